@@ -9,11 +9,16 @@ use angarium_testbed::redis::Redis;
 
 const PRELUDE: &str = include_str!("../../crates/storage/src/redis/lua/prelude.lua");
 const SCRIPT: &str = include_str!("../../crates/storage/src/redis/lua/commit.lua");
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 19] = [
     "record",
     "bytes",
     "schedule",
     "buckets",
+    "bodies",
+    "readers",
+    "shared",
+    "lent",
+    "lenders",
     "entries",
     "headers",
     "ready",
@@ -22,6 +27,8 @@ const KEYS: [&str; 12] = [
     "ranges",
     "notes",
     "names",
+    "groups",
+    "kept",
 ];
 /// Sixteen bytes, of which redis-benchmark makes another id each time.
 const ID: &str = "raw-__rand_int__";
@@ -44,7 +51,7 @@ pub fn batches_per_second(redis: &Redis, window: Duration) -> f64 {
 /// Loads the script, and makes the record that it checks.
 fn load(redis: &Redis) -> String {
     let check = SCRIPT.find("if seq == ARGV[3] then").expect("the script checks the number");
-    let work = SCRIPT.find("local at = 5").expect("the script goes through its arguments");
+    let work = SCRIPT.find("local at = 6").expect("the script goes through its arguments");
     let script = format!("#!lua\n{PRELUDE}\n{}{}", &SCRIPT[..check], &SCRIPT[work..]);
     let mut connection = redis.connect();
     let record = "0".repeat(72);
@@ -69,7 +76,8 @@ fn run(redis: &Redis, sha: &str, count: u64) -> f64 {
 /// The arguments in the order of the script.
 fn arguments() -> Vec<String> {
     let zeros = |count| "0".repeat(count);
-    let mut arguments = vec![zeros(24), zeros(16), zeros(16), zeros(32)];
+    // The epoch, two numbers, the greatest id, no numbering, and no shared bodies.
+    let mut arguments = vec![zeros(24), zeros(11), zeros(11), zeros(32), String::new(), "0".to_owned()];
     arguments.extend([
         "queue-of-16-byte".to_owned(),
         (MESSAGES * BODY_BYTES).to_string(),

@@ -66,6 +66,16 @@ impl Quota {
         check("messages", self.messages, used.amount.messages, more.messages)?;
         check("bytes of messages", self.bytes, used.amount.bytes, more.bytes)
     }
+
+    /// Checks whether the project holds less than twice its bytes. No request is there to be refused for messages that
+    /// get bodies of their own when they move, and they may not exceed the quota without bound.
+    pub fn check_excess(&self, used: Holdings) -> Result<(), Error> {
+        let twice = self.bytes.map(|bound| bound.saturating_mul(2));
+        if twice.is_some_and(|twice| used.amount.bytes >= twice) {
+            return Err(Error::Busy("the project holds twice the bytes of its quota"));
+        }
+        Ok(())
+    }
 }
 
 /// Checks one amount. An addition of zero is always allowed: a project above its quota may do everything that adds
@@ -199,6 +209,14 @@ mod tests {
             quota.check_messages(used(0, 8, 90), more(1, 11)),
             Err(Error::OverQuota { what: "bytes of messages", bound: 100, used: 90, asked: 11 })
         ));
+    }
+
+    #[test]
+    fn excess_ends_at_twice_the_bytes() {
+        let quota = Quota { bytes: Some(100), ..Quota::NONE };
+        assert!(quota.check_excess(used(1, 1, 199)).is_ok());
+        assert!(matches!(quota.check_excess(used(1, 1, 200)), Err(Error::Busy(_))));
+        assert!(Quota { queues: Some(1), ..Quota::NONE }.check_excess(used(1, 1, u64::MAX)).is_ok());
     }
 
     #[test]

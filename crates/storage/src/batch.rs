@@ -47,7 +47,7 @@ impl Batch {
 
     /// Whether a body that several of its appends have may be stored once.
     pub fn shares_bodies(&self) -> bool {
-        self.queues.iter().any(|queue| queue.changes.shares_bodies)
+        self.queues.iter().any(|queue| queue.changes.lender.is_some())
     }
 }
 
@@ -91,9 +91,11 @@ pub struct Changes {
     pub notes: Vec<Note>,
     /// Kinds and keys of notes to remove, before `notes` are written. An absent note does no harm.
     pub note_removes: Vec<(u8, Bytes)>,
-    /// Whether the appends are copies of those of another queue of the batch, and every program that may read the pool
-    /// knows bodies that several entries share: then a pool may store such a body once. All else is as without it.
-    pub shares_bodies: bool,
+    /// The queue of which the appends are copies, if every program that may read the pool knows bodies that several entries
+    /// share: then a pool may store such a body once. This queue is its lender: the body counts in its totals as `lent`,
+    /// until no entry of any queue has it. It is in the slot of the batch, and outlives the queues with the copies. All else
+    /// is as without it.
+    pub lender: Option<QueueId>,
 }
 
 impl Changes {
@@ -177,7 +179,7 @@ impl Changes {
             self.notes.retain(|note| !removed.contains(&(note.kind, &note.key[..])));
         }
         self.notes.extend_from_slice(&later.notes);
-        self.shares_bodies |= later.shares_bodies;
+        self.lender = later.lender.or(self.lender);
         if is_on(Mutation::RemoveNewDedupNote) {
             self.notes.retain(|note| !self.note_removes.contains(&(note.kind, note.key.clone())));
         }

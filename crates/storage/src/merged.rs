@@ -53,6 +53,8 @@ pub fn totals(older: Totals, newer: Totals) -> Totals {
         scheduled: older.scheduled + newer.scheduled,
         in_transfer: older.in_transfer + newer.in_transfer,
         kept: older.kept + newer.kept,
+        shared: older.shared + newer.shared,
+        lent: older.lent + newer.lent,
     }
 }
 

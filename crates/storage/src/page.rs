@@ -97,9 +97,18 @@ pub struct Totals {
     pub in_transfer: u64,
     /// Number of kept entries: done or failed.
     pub kept: u64,
+    /// Bytes, among `bytes`, of bodies that the pool stores beside their entries because several have them.
+    pub shared: u64,
+    /// Bytes of such bodies that this queue is the lender of, each once, as long as any queue has an entry with it.
+    pub lent: u64,
 }
 
 impl Totals {
+    /// Bytes that the pool stores for the queue: a body that entries of several queues share counts once, at its lender.
+    pub fn stored(&self) -> u64 {
+        self.bytes.saturating_sub(self.shared).saturating_add(self.lent)
+    }
+
     /// Number of ready entries, claimed ones included.
     pub fn ready(&self) -> u64 {
         self.messages.saturating_sub(self.scheduled + self.in_transfer + self.kept)

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use crate::{Batch, limits};
+use crate::{Batch, QueueChanges, limits};
+use angarium_core::ids::QueueId;
 use angarium_core::message::Message;
 use angarium_core::small_bounds;
 
@@ -22,11 +23,15 @@ pub(crate) struct SharedBodies<'a>(HashMap<(usize, usize), SharedBody<'a>>);
 pub(crate) struct SharedBody<'a> {
     /// It is another one when the batch is repeated, which is applied once.
     pub(crate) id: BodyId,
+    /// The queue in whose totals it counts.
+    pub(crate) lender: QueueId,
     pub(crate) body: &'a Bytes,
     /// The appends that have it.
     pub(crate) appends: u32,
     /// The appends among them that the batch does not remove.
     pub(crate) lasting: u32,
+    /// Whether one of the appends is a copy with a lender.
+    is_lent: bool,
 }
 
 impl<'a> SharedBodies<'a> {
@@ -36,15 +41,19 @@ impl<'a> SharedBodies<'a> {
         if !batch.shares_bodies() {
             return found;
         }
-        for changes in batch.queues.iter().map(|queue| &queue.changes) {
+        for QueueChanges { queue, changes, .. } in &batch.queues {
             let removed = changes.sorted_removes();
             for append in changes.appends.iter().filter(|append| may_share(append)) {
-                let body = found.0.entry(address(&append.body)).or_insert_with(|| SharedBody::of(append));
+                let body =
+                    found.0.entry(address(&append.body)).or_insert_with(|| SharedBody::of(*queue, append));
+                if let Some(lender) = changes.lender {
+                    (body.lender, body.is_lent) = (lender, true);
+                }
                 body.appends += 1;
                 body.lasting += u32::from(removed.binary_search(&append.header.id).is_err());
             }
         }
-        found.0.retain(|_, body| body.lasting > 1);
+        found.0.retain(|_, body| body.is_lent && body.lasting > 1);
         found
     }
 
@@ -64,10 +73,10 @@ impl<'a> SharedBodies<'a> {
 }
 
 impl<'a> SharedBody<'a> {
-    fn of(append: &'a Message) -> Self {
+    fn of(queue: QueueId, append: &'a Message) -> Self {
         let mut id = *append.header.id.as_bytes();
         id[8..].copy_from_slice(&rand::random::<[u8; 8]>());
-        Self { id, body: &append.body, appends: 0, lasting: 0 }
+        Self { id, lender: queue, body: &append.body, appends: 0, lasting: 0, is_lent: false }
     }
 }
 

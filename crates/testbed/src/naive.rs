@@ -136,6 +136,9 @@ impl NaiveQueue {
                 matches!(state, State::Prepared(_) | State::Moving(_) | State::NoTarget)
             }),
             kept: count(State::is_kept),
+            // It stores each body with its entry.
+            shared: 0,
+            lent: 0,
         }
     }
 

@@ -168,7 +168,7 @@ impl Claims {
         } else {
             let bytes = entry.forwards.iter().map(|forward| forward.body.len() as u64).sum();
             let more = Amount { messages: entry.forwards.len() as u64, bytes };
-            let copies = fan_out.as_ref().map(|fan_out| fan_out.amount).unwrap_or_default();
+            let copies = fan_out.as_ref().map(FanOut::room).unwrap_or_default();
             self.0.quotas.reserve(&queue.at().project, more.plus(copies)).await?
         };
         let request = SettleRequest { claim: key.claim, entry, pool, room, fan_out };

@@ -10,8 +10,12 @@
 //! Amounts are reserved before they are sent, so that concurrent requests cannot exceed a quota together. Removed
 //! messages count until the pool reports the new totals. An entry belongs to the epoch of the slot that made it: the
 //! ledger ignores an object of the slot from an earlier epoch.
+//!
+//! A body that a message and its copies for subscriptions share counts once, in the entry of their source, until the
+//! last of them is removed: so a change of a subscription may change the entry of its source.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -25,7 +29,11 @@ use angarium_core::quota::{Amount, Holdings, Quota};
 use angarium_storage::{Epoch, Totals};
 
 use crate::ledger::accounts::{Quotas, unbounded};
+pub(crate) use crate::ledger::quota_ledger::reservation::Reservation;
+use crate::ledger::quota_ledger::reservation::ReservedAccount;
 use crate::limits;
+
+mod reservation;
 
 /// The amounts of all projects that were requested since the start.
 pub(crate) struct Ledger {
@@ -73,10 +81,16 @@ struct Holding {
     reserved: Amount,
     /// The epoch of the slot when the totals were read.
     epoch: Epoch,
-    /// Number of reads of its totals, so that a slow one does not overwrite a later one.
+    /// Number of reads of its totals, and of removals beside them, so that a slow read does not overwrite a later one.
     looks: u64,
-    /// Number of these reads that followed a batch.
+    /// Number of these that followed a batch, and of the removals.
     settles: u64,
+    /// Bytes of the shared bodies of its messages.
+    shared: u64,
+    /// Bytes of the shared bodies that count in this entry.
+    lent: u64,
+    /// Whether it may be in two pools while it is not open, as far as this epoch knows.
+    may_be_divided: bool,
 }
 
 /// State of the count of a project.
@@ -92,12 +106,16 @@ pub(crate) enum CountState {
 /// The totals of a queue that a pool reported after a batch.
 pub(crate) struct PoolCount {
     pub(crate) queue: QueueId,
-    /// The account of the queue; none when the queue is not open.
+    /// The account of the queue; none when the queue is not open, or is the source of a changed subscription. Then the
+    /// ledger ignores the totals of a queue without an entry, which may have been deleted since.
     pub(crate) account: Option<ProjectId>,
     /// None when the pool did not report them.
     pub(crate) totals: Option<Totals>,
     /// Number of batches whose totals were entered before this read began.
     pub(crate) settles: u64,
+    /// Whether all pools of the queue were read. Those of a queue that is not open are not known: the pool of the batch
+    /// was read, and the queue may be in another one too.
+    pub(crate) is_whole: bool,
 }
 
 /// When the count of a queue began.
@@ -107,6 +125,13 @@ pub(crate) struct CountStart {
     pub(crate) epoch: Epoch,
     /// Number of earlier reads of the totals of the queue.
     pub(crate) looks: u64,
+    /// Whether the queue was in two pools.
+    pub(crate) is_divided: bool,
+}
+
+/// Returns the amount that a queue counts in its quota.
+pub(crate) fn quota_amount(totals: &Totals) -> Amount {
+    Amount { messages: totals.messages, bytes: totals.stored() }
 }
 
 /// A reservation for messages of a queue whose batch has its outcome.
@@ -207,13 +232,10 @@ impl Ledger {
     }
 
     /// Enters the totals of a queue that was opened. Its pool was fenced before that, so no write of an earlier epoch
-    /// is in progress any more.
-    pub(crate) fn opened(&self, project: &ProjectId, queue: QueueId, epoch: Epoch, totals: Totals) {
-        self.state.lock().change(project, queue, |holding| {
-            if holding.epoch <= epoch {
-                holding.learn(epoch, totals);
-            }
-        });
+    /// is in progress any more. They are ignored if another read has entered totals since this one began: that of a
+    /// batch of a subscription may be later.
+    pub(crate) fn opened(&self, project: &ProjectId, queue: QueueId, start: CountStart, totals: Totals) {
+        self.state.lock().learn_since(project, queue, start, totals);
     }
 
     /// Returns the number of reads of the totals of a queue.
@@ -229,16 +251,10 @@ impl Ledger {
     /// Enters totals of a queue that its pool, fenced before, reported. They are ignored if another read has entered
     /// totals since this one began, or if the queue was deleted.
     pub(crate) fn found(&self, project: &ProjectId, queue: QueueId, start: CountStart, totals: Totals) {
-        let CountStart { epoch, looks } = start;
         let state = &mut *self.state.lock();
-        if !state.queues.contains_key(&queue) {
-            return;
+        if state.queues.contains_key(&queue) {
+            state.learn_since(project, queue, start, totals);
         }
-        state.change(project, queue, |holding| {
-            if holding.epoch < epoch || (holding.epoch == epoch && holding.looks == looks) {
-                holding.learn(epoch, totals);
-            }
-        });
     }
 
     /// Enters a queue that exists and whose pool does not report its totals: it counts as a queue.
@@ -264,21 +280,30 @@ impl Ledger {
 
     /// Enters the outcome of a batch of this epoch. `ended` are the reservations of its messages: these are in the
     /// totals, or were not written. A queue in two pools has two slot writers: totals that one read while those of the
-    /// other were entered may be the older ones, and then the slot is read again.
+    /// other were entered may be the older ones, and then the slot is read again. So it is when the read may lack a
+    /// pool, and when a queue that is not open has lost readers of shared bodies: it may be that of a subscription,
+    /// whose source is not known then.
     pub(crate) fn settle(&self, epoch: Epoch, counted: &[PoolCount], ended: &[EndedReservation]) {
         let state = &mut *self.state.lock();
-        for PoolCount { queue, account, totals, settles } in counted {
+        for PoolCount { queue, account, totals, settles, is_whole } in counted {
             let known = state.queues.get(queue);
             let is_latest = known.is_none_or(|holding| holding.epoch != epoch || holding.settles == *settles);
+            let is_in_one = known.is_some_and(|holding| holding.epoch == epoch && !holding.may_be_divided);
+            let shared = known.map_or(0, |holding| holding.shared);
             let known = known.map(|holding| holding.project.clone());
             let Some(project) = account.clone().or(known) else { continue };
-            match totals.filter(|_| is_latest) {
-                Some(totals) => state.change(&project, *queue, |holding| {
-                    if holding.epoch <= epoch {
-                        holding.learn(epoch, totals);
-                        holding.settles += 1;
+            match totals.filter(|_| is_latest && (*is_whole || is_in_one)) {
+                Some(totals) => {
+                    state.change(&project, *queue, |holding| {
+                        if holding.epoch <= epoch {
+                            holding.learn(epoch, totals);
+                            holding.settles += 1;
+                        }
+                    });
+                    if !is_whole && totals.shared < shared {
+                        state.stale(&project, queue.slot());
                     }
-                }),
+                }
                 None => {
                     // Messages that the batch removed count until the slot is read again.
                     let arrived = ended.iter().filter(|ended| ended.queue == *queue);
@@ -314,6 +339,29 @@ impl Ledger {
         }
     }
 
+    /// Marks the projects to be read again that may count shared bodies in a slot: some may have lost their last
+    /// readers. A queue whose totals were not read in this epoch may count some. A read of such a queue that has begun
+    /// may be older than that, and is ignored.
+    pub(crate) fn make_lenders_stale(&self, slot: SlotNumber, epoch: Epoch) {
+        let state = &mut *self.state.lock();
+        let mut projects = HashSet::default();
+        for (_, holding) in state.queues.range_mut(ids_of_slot(slot)) {
+            if holding.lent > 0 || holding.epoch < epoch {
+                (holding.looks, holding.settles) = (holding.looks + 1, holding.settles + 1);
+                projects.insert(holding.project.clone());
+            }
+        }
+        projects.iter().for_each(|project| state.stale(project, slot));
+    }
+
+    /// Marks a queue to be read again whose pool has corrected its totals.
+    pub(crate) fn corrected(&self, queue: QueueId) {
+        let state = &mut *self.state.lock();
+        if let Some(project) = state.queues.get(&queue).map(|holding| holding.project.clone()) {
+            state.stale(&project, queue.slot());
+        }
+    }
+
     /// Marks the queues of a project in a slot to be read again.
     pub(crate) fn make_stale(&self, project: &ProjectId, slot: SlotNumber) {
         self.state.lock().stale(project, slot);
@@ -332,11 +380,9 @@ impl Ledger {
 }
 
 impl LedgerState {
-    /// Returns the queues of a slot: their ids begin with its number.
+    /// Returns the queues of a slot.
     pub(crate) fn of_slot(&self, slot: SlotNumber) -> impl Iterator<Item = (&QueueId, &Holding)> {
-        let (mut first, mut last) = ([0; 16], [u8::MAX; 16]);
-        (first[0], last[0]) = (slot.0, slot.0);
-        self.queues.range(QueueId::from_bytes(first)..=QueueId::from_bytes(last))
+        self.queues.range(ids_of_slot(slot))
     }
 
     /// Changes the entry of a queue and the sums of its project. Does nothing for a project without an entry.
@@ -350,6 +396,15 @@ impl LedgerState {
         let before = holding.amount();
         change(holding);
         used.amount = used.amount.minus(before).plus(holding.amount());
+    }
+
+    /// Enters totals of a queue whose read began at `start`. Totals that may be too old are read again.
+    fn learn_since(&mut self, project: &ProjectId, queue: QueueId, start: CountStart, totals: Totals) {
+        let mut is_doubtful = false;
+        self.change(project, queue, |holding| is_doubtful = holding.learn_since(start, totals));
+        if is_doubtful {
+            self.stale(project, queue.slot());
+        }
     }
 
     pub(crate) fn remove(&mut self, queue: QueueId) {
@@ -371,90 +426,57 @@ impl Holding {
     /// Returns the entry of a queue of which nothing is known.
     pub(crate) fn new(project: ProjectId) -> Self {
         let epoch = Epoch { generation: 0, transaction: 0 };
-        Self { project, totals: Amount::default(), reserved: Amount::default(), epoch, looks: 0, settles: 0 }
+        let (totals, reserved) = (Amount::default(), Amount::default());
+        let (looks, settles, shared, lent) = (0, 0, 0, 0);
+        Self { project, totals, reserved, epoch, looks, settles, shared, lent, may_be_divided: true }
     }
 
     pub(crate) fn amount(&self) -> Amount {
         self.totals.plus(self.reserved)
     }
 
-    /// Takes over the totals that the pool reported in an epoch. Amounts that an earlier epoch reserved are included in
-    /// them, or were not written.
+    /// Takes over the totals that the pool reported in an epoch.
     pub(crate) fn learn(&mut self, epoch: Epoch, totals: Totals) {
-        if self.epoch < epoch {
-            (self.epoch, self.reserved) = (epoch, Amount::default());
-        }
-        self.totals = Amount { messages: totals.messages, bytes: totals.bytes };
+        self.enter_epoch(epoch);
+        self.totals = quota_amount(&totals);
+        (self.shared, self.lent) = (totals.shared, totals.lent);
         self.looks += 1;
     }
+
+    /// As `learn`, unless another read has entered totals since this one began, or this one may be too old. The first
+    /// ones of an epoch are entered all the same: returns whether these may be too old.
+    fn learn_since(&mut self, start: CountStart, totals: Totals) -> bool {
+        let CountStart { epoch, looks, is_divided } = start;
+        if self.epoch > epoch {
+            return false;
+        }
+        let (is_first, is_latest) = (self.epoch < epoch, self.looks == looks);
+        if is_first || is_latest {
+            self.learn(epoch, totals);
+        }
+        self.may_be_divided = is_divided;
+        is_first && !is_latest
+    }
+
+    /// Begins an epoch, if it is a later one. Amounts that an earlier epoch reserved are in the totals of this one, or
+    /// were not written.
+    fn enter_epoch(&mut self, epoch: Epoch) {
+        if self.epoch < epoch {
+            (self.epoch, self.reserved, self.may_be_divided) = (epoch, Amount::default(), true);
+        }
+    }
+}
+
+/// The ids of the queues of a slot, which begin with its number.
+fn ids_of_slot(slot: SlotNumber) -> RangeInclusive<QueueId> {
+    let (mut first, mut last) = ([0; 16], [u8::MAX; 16]);
+    (first[0], last[0]) = (slot.0, slot.0);
+    QueueId::from_bytes(first)..=QueueId::from_bytes(last)
 }
 
 /// Returns the error for a request while the holdings of its project are not known.
 pub(crate) fn uncounted() -> Error {
     Error::unavailable(Part::Server, "what the project holds is being counted")
-}
-
-/// Room for messages, reserved until they are sent. It is given back if this is dropped before.
-pub(crate) struct Reservation {
-    /// The account with the reserved room; none when nothing is counted.
-    account: Option<ReservedAccount>,
-    amount: Amount,
-}
-
-/// An account in which room is kept.
-struct ReservedAccount {
-    ledger: Arc<Ledger>,
-    project: ProjectId,
-}
-
-impl Reservation {
-    /// Returns a reservation for messages that are not counted.
-    pub(crate) fn none() -> Self {
-        Self { account: None, amount: Amount::default() }
-    }
-
-    /// Joins a reservation of the same project to this one.
-    pub(crate) fn with(mut self, mut more: Self) -> Self {
-        if self.account.is_none() {
-            return more;
-        }
-        if more.account.take().is_some() {
-            self.amount = self.amount.plus(more.amount);
-        }
-        self
-    }
-
-    /// Enters the messages as being sent to a queue. Returns the amount to end when their batch is settled.
-    pub(crate) fn bind(mut self, queue: QueueId, epoch: Epoch) -> Amount {
-        let Some(account) = self.account.take() else { return Amount::default() };
-        let ReservedAccount { ledger, project } = account;
-        let state = &mut *ledger.state.lock();
-        state.change(&project, queue, |holding| {
-            if holding.epoch < epoch {
-                (holding.epoch, holding.reserved) = (epoch, Amount::default());
-            }
-            holding.reserved = holding.reserved.plus(self.amount);
-        });
-        state.give_back(&project, self.amount);
-        self.amount
-    }
-}
-
-impl LedgerState {
-    /// Takes an amount that was not sent to any queue out of the sum of a project.
-    fn give_back(&mut self, project: &ProjectId, amount: Amount) {
-        if let Some(account) = self.projects.get_mut(project) {
-            account.used.amount = account.used.amount.minus(amount);
-        }
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        if let Some(ReservedAccount { ledger, project }) = self.account.take() {
-            ledger.state.lock().give_back(&project, self.amount);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ impl Messages {
             queue.weigh(&mut fan_out);
             fan_out.check_bounds()?;
             // Subscriptions that have ended meanwhile leave room until the post ends.
-            let more = fan_out.amount.minus(reserved);
+            let more = fan_out.room().minus(reserved);
             if more != Amount::default() {
                 room = room.with(self.0.quotas.reserve(&queue.at().project, more).await?);
                 reserved = reserved.plus(more);

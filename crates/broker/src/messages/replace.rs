@@ -14,6 +14,8 @@ use angarium_core::message::{Header, Message};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::quota::Amount;
 use angarium_core::settle::Requeue;
+use angarium_core::small_bounds;
+use angarium_storage::limits::SHARED_BODY_BYTES;
 
 use crate::ledger::quota_ledger::Reservation;
 use crate::messages::Messages;
@@ -116,11 +118,7 @@ impl Messages {
             return Err(Error::invalid(InvalidPart::Limit, "body", why));
         }
         let body = envelope.before(body);
-        let growth = body.len().saturating_sub(before.len()) as u64;
-        let room = match growth {
-            0 => Reservation::none(),
-            bytes => self.0.quotas.reserve(&queue.at().project, Amount { messages: 0, bytes }).await?,
-        };
+        let room = self.reserve_body(queue, before.len(), body.len()).await?;
         let pool = queue.pool_of(id).await?;
         let size = u32::try_from(body.len()).expect("bodies are within the bound of a request");
         let mut again = available_again(header, when, now);
@@ -128,5 +126,22 @@ impl Messages {
         again.extras_mut().forgotten = 0;
         let header = Header { created: now, size, ..again };
         Ok(Replacement { message: Message { header, body }, pool, room })
+    }
+
+    /// Reserves room for the bytes that a new body needs more than the one before. A body that copies may share stays
+    /// for the others.
+    async fn reserve_body(
+        &self,
+        queue: &QueueHandle,
+        before: usize,
+        after: usize,
+    ) -> Result<Reservation, Error> {
+        let is_shared = before >= small_bounds::within(SHARED_BODY_BYTES)
+            && (queue.at().name.subscription().is_some() || queue.has_subscriptions());
+        let freed = if is_shared { 0 } else { before };
+        match after.saturating_sub(freed) as u64 {
+            0 => Ok(Reservation::none()),
+            bytes => self.0.quotas.reserve(&queue.at().project, Amount { messages: 0, bytes }).await,
+        }
     }
 }

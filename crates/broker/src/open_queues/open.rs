@@ -96,6 +96,7 @@ impl OpenQueues {
         let attributes = metadata.attributes().clone();
         let readers = TaskTracker::new();
         let store = self.0.stores.store_at(&placement, readers.token())?;
+        let looks = self.0.ledger.looks(record.id);
         let totals = store.totals(record.id).await?;
         let OpeningState { tail, claims } = queue.slot().opening_state(record.id)?;
         let found = store.presence(origin, record.id, &totals, tail).await?;
@@ -121,7 +122,7 @@ impl OpenQueues {
         } else {
             Vec::new()
         };
-        let OpenedSubscription { backlog, fill, delivery_pace } =
+        let OpenedSubscription { source, backlog, fill, delivery_pace } =
             OpenedSubscription::read(queue.at(), record, &totals, &store).await?;
         let opened = OpenedQueue {
             id: record.id,
@@ -133,8 +134,10 @@ impl OpenQueues {
             retained,
             settle_notes,
             totals,
+            looks,
             restored,
             subscriptions,
+            source,
             fill,
             backlog,
             delivery_pace,

@@ -4,7 +4,7 @@ use tokio_util::task::TaskTracker;
 
 use angarium_catalogue::{QueueEntry, QueueRecord, SubscriptionRecord};
 use angarium_core::error::{Error, Part};
-use angarium_core::ids::SubscriptionId;
+use angarium_core::ids::{QueueId, SubscriptionId};
 use angarium_core::names::QueueRef;
 use angarium_core::quota::Amount;
 use angarium_core::subscription::Subscription;
@@ -170,9 +170,11 @@ pub(in crate::open_queues) fn known(
         .collect()
 }
 
-/// The queue of a subscription that is being opened: its waiting copies, the rest of its fill, and its pace.
+/// The queue of a subscription that is being opened: its source, its waiting copies, the rest of its fill, and its
+/// pace.
 #[derive(Default)]
 pub(in crate::open_queues) struct OpenedSubscription {
+    pub(in crate::open_queues) source: Option<QueueId>,
     pub(in crate::open_queues) backlog: Option<Backlog>,
     pub(in crate::open_queues) fill: Option<Fill>,
     pub(in crate::open_queues) delivery_pace: DeliveryPace,
@@ -202,7 +204,7 @@ impl OpenedSubscription {
         let source_keeps = !at.name.of_source().is_topic();
         let backlog = Backlog::new(bounds, StoredBacklog { stored, omissions, fill, source_keeps });
         let delivery_pace = DeliveryPace::of(&subscription);
-        Ok(Self { backlog: Some(backlog), fill: rest, delivery_pace })
+        Ok(Self { source: Some(subscription.source), backlog: Some(backlog), fill: rest, delivery_pace })
     }
 
     async fn fill(record: &QueueRecord, store: &QueueStore) -> Result<Option<FillProgress>, Error> {

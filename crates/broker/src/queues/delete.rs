@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
-use angarium_catalogue::{DroppedQueue, HeldRecords, QueueRecord};
+use angarium_catalogue::{DroppedQueue, HeldRecords, QueueRecord, Schema};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::maps::HashSet;
@@ -32,6 +32,7 @@ use crate::slot::closed_figures::OpenedContents;
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
 use crate::stores::is_of_storage;
+use crate::stores::table::NamedStore;
 use crate::transfer::sources::{LeavingForwards, QueueTransfers, is_forward};
 
 /// Pause before failed cleaning is tried again, in seconds.
@@ -371,20 +372,44 @@ impl SlotCleaning {
             };
             slot.open_writer(name, &pool).await?;
             let store = pool.store()?;
-            loop {
-                // A sweep may be removing expired messages of the queue: the gate admits one of the two.
-                let gate = slot.pool_gates.hold(name).await;
-                let dropped = store.drop_queue(slot.owned.slot, slot.epoch, queue.id, limits::dropped_turn());
-                let dropped = dropped.await.map_err(|error| store.failed(error))?;
-                drop(gate);
-                match dropped {
-                    DropResult::Done => break,
-                    DropResult::More if parts.replica.stop.is_cancelled() => return Err(stopping()),
-                    DropResult::More => tokio::task::yield_now().await,
-                }
+            let shares = self.may_share_bodies(&store, queue.id).await;
+            let emptied = self.empty_pool(&store, queue.id).await;
+            if shares {
+                // Also after a failure: a part may be removed.
+                slot.enter(|ledger| ledger.make_lenders_stale(slot.owned.slot, slot.epoch));
             }
+            emptied?;
         }
         Ok(())
+    }
+
+    /// Whether a deleted queue may have shared bodies in a pool. The removal of its copies changes what their source
+    /// counts in the quota, and the record that names the source is gone.
+    async fn may_share_bodies(&self, store: &NamedStore, queue: QueueId) -> bool {
+        if !self.queues.0.replica.catalogue.is_in_force(Schema::SHARED_BODIES) {
+            return false;
+        }
+        match store.totals(queue).await {
+            Ok(totals) => totals.shared > 0,
+            Err(_) => true,
+        }
+    }
+
+    /// Removes the data of a deleted queue from one pool, a part at a time.
+    async fn empty_pool(&self, store: &NamedStore, queue: QueueId) -> Result<(), Error> {
+        let slot = &self.slot;
+        loop {
+            // A sweep may be removing expired messages of the queue: the gate admits one of the two.
+            let gate = slot.pool_gates.hold(store.name()).await;
+            let dropped = store.drop_queue(slot.owned.slot, slot.epoch, queue, limits::dropped_turn());
+            let dropped = dropped.await.map_err(|error| store.failed(error))?;
+            drop(gate);
+            match dropped {
+                DropResult::Done => return Ok(()),
+                DropResult::More if self.queues.0.replica.stop.is_cancelled() => return Err(stopping()),
+                DropResult::More => tokio::task::yield_now().await,
+            }
+        }
     }
 }
 

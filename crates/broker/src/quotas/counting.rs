@@ -22,7 +22,7 @@ use angarium_core::maps::HashSet;
 use angarium_core::names::{PoolName, ProjectId, QueueName, QueueRef};
 use angarium_core::quota::{Amount, Holdings, Quota};
 
-use crate::ledger::quota_ledger::{CountStart, CountState, Reservation, uncounted};
+use crate::ledger::quota_ledger::{CountStart, CountState, Reservation, quota_amount, uncounted};
 use crate::limits;
 use crate::quotas::QuotaCounts;
 use crate::slot::state::Slot;
@@ -114,8 +114,7 @@ impl QuotaCounts {
                 for totals in join_all(counted).await {
                     let totals = totals?;
                     used.queues += 1;
-                    let more = Amount { messages: totals.messages, bytes: totals.bytes };
-                    used.amount = used.amount.plus(more);
+                    used.amount = used.amount.plus(quota_amount(&totals));
                 }
             }
         }
@@ -170,6 +169,20 @@ impl QuotaCounts {
             }
         }
         Err(uncounted())
+    }
+
+    /// Checks whether messages may leave queues in which they share their bodies: elsewhere each has a body of its own,
+    /// beyond the quota if need be, until the project holds twice its bytes here. That is twice the whole quota: one
+    /// queue may hold more than the share of this replica since others have joined, and its messages could never leave.
+    pub(crate) async fn check_excess(&self, project: &ProjectId) -> Result<(), Error> {
+        let account = self.0.ledger.account_of(project);
+        let quota = self.0.ledger.quotas.borrow().of(&account);
+        if quota.bytes.is_none() {
+            return Ok(());
+        }
+        // Now the holdings here are known.
+        self.counted_quota(&account).await?;
+        quota.check_excess(self.0.ledger.holdings(&account).ok_or_else(uncounted)?)
     }
 
     /// Checks whether a project may have so many more queues.
@@ -293,7 +306,8 @@ impl QuotaCounts {
         queue: &StoredQueue,
     ) -> Result<(), Error> {
         let StoredQueue { id, placement } = queue;
-        let start = CountStart { epoch: slot.epoch, looks: self.0.ledger.looks(*id) };
+        let (looks, is_divided) = (self.0.ledger.looks(*id), placement.older.is_some());
+        let start = CountStart { epoch: slot.epoch, looks, is_divided };
         for pool in placement.pools() {
             slot.open_writer(pool, &*self.0.pools.pool_of_record(pool).await?).await?;
         }

@@ -12,9 +12,11 @@ use angarium_catalogue::Schema;
 use angarium_core::envelope::Envelope;
 use angarium_core::message::{Message, State};
 use angarium_core::quota::Amount;
+use angarium_core::small_bounds;
 use angarium_core::subscription::filtered_body;
 use angarium_core::time::Timestamp;
 use angarium_filter::MessageView;
+use angarium_storage::limits::SHARED_BODY_BYTES;
 
 use crate::limits;
 use crate::replica::LocalReplica;
@@ -83,12 +85,15 @@ impl QueueHandle {
                 });
             }
         }
-        Some(FanOut { table, fanned, ..FanOut::default() })
+        let body_bytes = bodies.iter().map(|body| count(body)).collect();
+        let stores_messages = !self.at.name.is_topic();
+        Some(FanOut { table, fanned, body_bytes, stores_messages, ..FanOut::default() })
     }
 
     /// As `fan_out`, for one prepared message, which arrives from another queue.
     pub(crate) async fn fan_out_arrival(&self, message: &Message, now: Timestamp) -> Option<FanOut> {
         let mut fan_out = self.fan_out(std::slice::from_ref(&message.body), now).await?;
+        fan_out.stores_messages = false;
         for fanned in &mut fan_out.fanned {
             fanned.is_arrival = true;
             fanned.is_return =
@@ -102,6 +107,27 @@ impl FanOut {
     /// Lets the copies share the bodies of their messages, if every replica knows that form.
     pub(crate) fn share_bodies(&mut self, replica: &Arc<LocalReplica>) {
         self.shares_bodies = !self.fanned.is_empty() && replica.may_store_now(Schema::SHARED_BODIES);
+    }
+
+    /// Returns the room that the copies need in the quota, beside that of the messages which the batch stores. A body
+    /// that they share needs none if such a message has it, and else that of one copy.
+    ///
+    /// A pool that shares no bodies stores more, and no later message is taken once the ledger has its totals. So a
+    /// project exceeds its quota by the copies of the posts in flight at most.
+    pub(crate) fn room(&self) -> Amount {
+        let mut room = self.amount;
+        if !self.shares_bodies {
+            return room;
+        }
+        let least = small_bounds::within(SHARED_BODY_BYTES) as u64;
+        let long = self.body_bytes.iter().enumerate().filter(|(_, bytes)| **bytes >= least);
+        for (index, bytes) in long {
+            let gets_copy = |fanned: &&FannedSubscription| !fanned.is_left_out && fanned.accepts(index);
+            let copies = self.fanned.iter().filter(gets_copy).count() as u64;
+            let stored = if self.stores_messages { 0 } else { copies.min(1) };
+            room.bytes = room.bytes.saturating_sub(bytes.saturating_mul(copies - stored));
+        }
+        room
     }
 }
 

@@ -15,13 +15,15 @@ use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, ProjectId, QueueRef};
 use angarium_core::time::Timestamp;
 use angarium_engine::{EngineSettings, QueueEngine};
+use angarium_metrics::QueueCounters;
 use angarium_storage::Totals;
 
+use crate::ledger::quota_ledger::CountStart;
 use crate::slot::backlog::Backlog;
 use crate::slot::closed_figures::OpenedContents;
 use crate::slot::deadlines::Deadline;
 use crate::slot::delivery_pace::DeliveryPace;
-use crate::slot::figures::{FigureSet, PoolSample};
+use crate::slot::figures::{FigureSet, PoolSample, QueueDisplay};
 use crate::slot::fill::Fill;
 use crate::slot::migration::Migration;
 use crate::slot::outcome_watch::OutcomeWatch;
@@ -53,8 +55,11 @@ pub(crate) struct OpenedQueue {
     pub(crate) retained: RetentionWatch,
     pub(crate) settle_notes: SettleNotes,
     pub(crate) totals: Totals,
+    /// Number of earlier reads of its totals in the ledger.
+    pub(crate) looks: u64,
     pub(crate) restored: RestoredClaims,
     pub(crate) subscriptions: Vec<KnownSubscription>,
+    pub(crate) source: Option<QueueId>,
     pub(crate) fill: Option<Fill>,
     pub(crate) backlog: Option<Backlog>,
     pub(crate) delivery_pace: DeliveryPace,
@@ -67,6 +72,45 @@ pub(crate) struct RestoredClaims {
     pub(crate) spent: Vec<ClaimId>,
     /// When the other claims expire.
     pub(crate) ends: Vec<(Timestamp, ClaimId)>,
+}
+
+impl OpenQueue {
+    /// Returns a queue that was opened, without the claims to restore.
+    fn new(opened: OpenedQueue, counters: Arc<QueueCounters>, shown: QueueDisplay) -> Self {
+        Self {
+            id: opened.id,
+            placement: opened.placement,
+            migration: opened.migration,
+            readers: opened.readers,
+            engine: opened.engine,
+            pool_failed: None,
+            claim_refusal: None,
+            uses: TaskTracker::new(),
+            attributes: opened.attributes,
+            retained: opened.retained,
+            wakes_at: None,
+            is_moving: false,
+            marked: Arc::default(),
+            move_passes: 0,
+            transfers: TransferWatch::default(),
+            targets: Vec::new(),
+            outcomes: OutcomeWatch::default(),
+            subscriptions: opened.subscriptions.into(),
+            source: opened.source,
+            fill: opened.fill,
+            removals: None,
+            backlog: opened.backlog.map(Box::new),
+            delivery_pace: opened.delivery_pace,
+            has_task: false,
+            is_claimed_from: false,
+            counters,
+            pace: ChangeRate::default(),
+            shown,
+            settle_notes: opened.settle_notes,
+            refuses_settles: false,
+            idle_rounds: 0,
+        }
+    }
 }
 
 impl Slot {
@@ -90,10 +134,12 @@ impl Slot {
     pub(crate) fn enter_queue(
         self: &Arc<Self>,
         at: &QueueRef,
-        opened: OpenedQueue,
+        mut opened: OpenedQueue,
         account: &ProjectId,
     ) -> QueueHandle {
         let (id, totals) = (opened.id, opened.totals);
+        let is_divided = opened.placement.older.is_some();
+        let start = CountStart { epoch: self.epoch, looks: opened.looks, is_divided };
         let mut state = self.lock();
         state.unopened.remove(&id);
         state.resting.forget(id);
@@ -107,43 +153,12 @@ impl Slot {
             ),
         };
         let shown = state.figures.open(at, id, FigureSet::of(meter, at), contents);
-        let RestoredClaims { spent, ends } = opened.restored;
+        let RestoredClaims { spent, ends } = std::mem::take(&mut opened.restored);
         let deadline = |(end, claim)| Reverse(Deadline { at: end, claim, queue: at.clone() });
         state.deadlines.extend(ends.into_iter().map(deadline));
         state.set_expiry_alarm();
         state.spend(spent);
-        let queue = OpenQueue {
-            id,
-            placement: opened.placement,
-            migration: opened.migration,
-            readers: opened.readers,
-            engine: opened.engine,
-            pool_failed: None,
-            claim_refusal: None,
-            uses: TaskTracker::new(),
-            attributes: opened.attributes,
-            retained: opened.retained,
-            wakes_at: None,
-            is_moving: false,
-            marked: Arc::default(),
-            move_passes: 0,
-            transfers: TransferWatch::default(),
-            targets: Vec::new(),
-            outcomes: OutcomeWatch::default(),
-            subscriptions: opened.subscriptions.into(),
-            fill: opened.fill,
-            removals: None,
-            backlog: opened.backlog.map(Box::new),
-            delivery_pace: opened.delivery_pace,
-            has_task: false,
-            is_claimed_from: false,
-            counters,
-            pace: ChangeRate::default(),
-            shown,
-            settle_notes: opened.settle_notes,
-            refuses_settles: false,
-            idle_rounds: 0,
-        };
+        let queue = OpenQueue::new(opened, counters, shown);
         // No message has the end of a fill as its id, nor the position at which one arrived, so the pool's last id may be
         // before them: a later post would be copied by its batch and by a page.
         if let Some(newest) = queue.backlog.as_deref().and_then(Backlog::newest) {
@@ -151,7 +166,7 @@ impl Slot {
         }
         let has_fill = queue.has_fill();
         if !self.closed.is_cancelled() {
-            self.around.ledger.opened(account, id, self.epoch, totals);
+            self.around.ledger.opened(account, id, start, totals);
         }
         state.note_source(at, &queue.subscriptions);
         state.queues.insert(at.clone(), Box::new(queue));
@@ -217,8 +232,9 @@ impl Slot {
         self.lock().figures.progress.relist();
     }
 
-    /// Notes that a pool has corrected the totals of a queue.
+    /// Notes that a pool has corrected the totals of a queue: the ledger has them read again.
     pub(crate) fn note_corrected(self: &Arc<Self>, queue: QueueId) {
         self.lock().note_corrected(queue);
+        self.enter(|ledger| ledger.corrected(queue));
     }
 }

@@ -186,6 +186,8 @@ pub(crate) struct OpenQueue {
     pub(crate) outcomes: OutcomeWatch,
     /// Its subscriptions, replaced as a whole by each change.
     pub(crate) subscriptions: Arc<[KnownSubscription]>,
+    /// For the queue of a subscription: the id of its source.
+    pub(crate) source: Option<QueueId>,
     /// For the queue of a subscription: the rest of its fill.
     pub(crate) fill: Option<Fill>,
     /// The messages that have left it since a page of it was begun to be read for a fill; none when none is read.
@@ -388,6 +390,7 @@ mod tests {
                 targets: Vec::new(),
                 outcomes: OutcomeWatch::default(),
                 subscriptions: Arc::default(),
+                source: None,
                 fill: None,
                 removals: None,
                 backlog: None,

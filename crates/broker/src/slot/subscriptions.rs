@@ -103,6 +103,11 @@ pub(crate) struct FanOut {
     pub(crate) amount: Amount,
     /// Whether every replica knows bodies that several messages share.
     pub(crate) shares_bodies: bool,
+    /// Bytes of the body of each message of the post.
+    pub(in crate::slot) body_bytes: Vec<u64>,
+    /// Whether the batch with the copies stores their messages too. False for a topic, which keeps none, and for a
+    /// message that arrives, which was stored before.
+    pub(in crate::slot) stores_messages: bool,
 }
 
 /// Messages that are about to be new in their queue.
@@ -363,6 +368,7 @@ impl FanOut {
         next_id: &mut dyn FnMut() -> MessageId,
     ) -> PostCopies {
         let mut post = PostCopies::default();
+        let lender = self.shares_bodies.then_some(source.id);
         for fanned in &self.fanned {
             let Some(open) = queues.get_mut(&fanned.at) else { continue };
             let accepted: Vec<&Message> =
@@ -388,7 +394,7 @@ impl FanOut {
                 if open.backlog.as_ref().is_some_and(|backlog| backlog.must_drop()) {
                     post.beyond.push(QueueHandle::new(Arc::clone(&source.slot), fanned.at.clone(), open.id));
                 }
-                Change::fan_out(copies, note).sharing_bodies(self.shares_bodies)
+                Change::fan_out(copies, note).lent_by(lender)
             };
             let at = fanned.at.clone();
             post.writes.push(WriteCopy { at, queue: open.id, change, _use: open.uses.token() });
@@ -406,7 +412,8 @@ impl FannedSubscription {
         messages.iter().filter(|(index, _)| self.accepts(*index))
     }
 
-    fn accepts(&self, index: usize) -> bool {
+    /// Whether it gets a copy of the message with this index in the post, unless it is left out.
+    pub(in crate::slot) fn accepts(&self, index: usize) -> bool {
         self.accepts.as_ref().is_none_or(|accepts| accepts.get(index).is_some_and(|accepts| *accepts))
     }
 

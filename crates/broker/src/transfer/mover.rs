@@ -311,7 +311,8 @@ impl MessageTransfers {
                 absent.push(lives.arriving(message, peer));
             }
         }
-        let AdmittedArrivals { messages: absent, refusal } = self.admit_arrivals(&target.queue, absent).await;
+        let AdmittedArrivals { messages: absent, refusal } =
+            self.admit_arrivals(&target.queue, peer, absent).await;
         if !absent.is_empty() {
             headers.extend(absent.iter().map(|message| message.header.clone()));
             target.queue.transfer_change(Change::prepare(absent)).await?;

@@ -1,13 +1,16 @@
 //! Publication of messages that have arrived in their target, with copies for its subscriptions.
 //!
 //! A subscription that refuses them, and a quota without room, delay them: they stay at their source, which tries again.
-//! One that found no room after it had left its source stays prepared in the target, whose mover tries again.
+//! So do long ones from a subscription, where they may have shared their bodies, while their project holds twice the bytes
+//! of its quota. One that found no room after it had left its source stays prepared in the target, whose mover tries again.
 
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::MessageId;
 use angarium_core::maps::HashMap;
-use angarium_core::message::{Header, Message, State};
+use angarium_core::message::{Header, Message, Peer, State};
 use angarium_core::quota::Amount;
+use angarium_core::small_bounds;
+use angarium_storage::limits::SHARED_BODY_BYTES;
 
 use crate::ledger::quota_ledger::Reservation;
 use crate::slot::arrivals::{ArrivalStart, BegunArrival, is_new};
@@ -76,7 +79,7 @@ impl MessageTransfers {
                 ArrivalStart::Unprepared { room: held } => room = held,
             }
             fan_out = self.fan_out(queue, message).await?;
-            let more = fan_out.amount.minus(reserved);
+            let more = fan_out.room().minus(reserved);
             if more != Amount::default() {
                 room = room.with(self.0.quotas.reserve(&queue.at().project, more).await?);
                 reserved = reserved.plus(more);
@@ -101,8 +104,15 @@ impl MessageTransfers {
     pub(crate) async fn admit_arrivals(
         &self,
         queue: &QueueHandle,
+        source: &Peer,
         arriving: Vec<Message>,
     ) -> AdmittedArrivals {
+        if source.at.name.subscription().is_some()
+            && arriving.iter().any(|message| message.body.len() >= small_bounds::within(SHARED_BODY_BYTES))
+            && let Err(error) = self.0.quotas.check_excess(&queue.at().project).await
+        {
+            return AdmittedArrivals { messages: Vec::new(), refusal: Some(error) };
+        }
         if !queue.has_subscriptions() || !arriving.iter().any(|message| is_new(&message.header)) {
             return AdmittedArrivals { messages: arriving, refusal: None };
         }
@@ -115,7 +125,7 @@ impl MessageTransfers {
                 continue;
             }
             let room = match self.fan_out(queue, &message).await {
-                Ok(fan_out) => queue.check_arrival(&fan_out, &mut taken).map(|()| fan_out.amount),
+                Ok(fan_out) => queue.check_arrival(&fan_out, &mut taken).map(|()| fan_out.room()),
                 Err(error) => Err(error),
             };
             let room = match room {

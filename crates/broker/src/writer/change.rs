@@ -9,7 +9,7 @@ use crate::writer::purpose::{PoolRoute, Purpose};
 use angarium_core::attributes::Attributes;
 use angarium_core::dedup::DedupKey;
 use angarium_core::durability::Durability;
-use angarium_core::ids::MessageId;
+use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Header, Message};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_engine::QueueEngine;
@@ -35,9 +35,10 @@ impl Change {
         Self::of(Purpose::FanOut, Changes { notes, ..Changes::appends(copies) })
     }
 
-    /// The same change, whose copies may share their bodies with their messages and with each other.
-    pub(crate) fn sharing_bodies(mut self, shares: bool) -> Self {
-        self.changes.shares_bodies = shares;
+    /// The same change, whose copies may share their bodies with their messages and with each other. `lender`: the
+    /// queue of the messages, in which these bodies count; none when they are not shared.
+    pub(crate) fn lent_by(mut self, lender: Option<QueueId>) -> Self {
+        self.changes.lender = lender;
         self
     }
 

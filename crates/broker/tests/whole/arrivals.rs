@@ -44,7 +44,7 @@ impl Whole {
         claim.messages.iter().map(|message| body(&message.body)).collect()
     }
 
-    async fn stored(&self, at: &QueueRef) -> u64 {
+    pub(super) async fn stored(&self, at: &QueueRef) -> u64 {
         let stats = self.broker.queue_stats(at).await.unwrap();
         stats.free + stats.claimed + stats.delayed + stats.in_transfer
     }

@@ -74,6 +74,7 @@ mod settle_targets;
 mod settle_transfers;
 mod shared_bodies;
 mod shared_holds;
+mod shared_quotas;
 mod stamps;
 mod subscription_drivers;
 mod subscription_fill;

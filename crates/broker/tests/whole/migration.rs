@@ -15,6 +15,7 @@ use angarium_core::limits::Limits;
 use angarium_core::message::NewMessage;
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::pool::{PoolChange, PoolUri};
+use angarium_core::quota::Quota;
 use angarium_engine::placement::Algorithm;
 use angarium_journal::Journal;
 use angarium_storage::embedded::EmbeddedPool;
@@ -23,10 +24,12 @@ use angarium_storage::{PoolReads, PoolStore};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tempfile::TempDir;
+use tokio::sync::watch;
 
 use super::deadletters::FOR_EVER;
 use super::faulty::{Fault, FaultyPool, Plan};
 use super::groups::in_group;
+use super::quotas::table;
 use super::transfers::{id_of, until};
 use super::{MAX_WAIT, Whole, hanging, limit, metadata, queue, replica, terms};
 
@@ -72,6 +75,11 @@ impl Pools {
 
     /// Starts a broker. Returns it with the plan of faults of its pools.
     pub(super) async fn start(&self) -> (Whole, Plan) {
+        self.start_within(Quota::NONE).await
+    }
+
+    /// As `start`, with a quota for each project.
+    pub(super) async fn start_within(&self, quota: Quota) -> (Whole, Plan) {
         let plan = Plan::default();
         let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(self.tree.clone()).await.unwrap()));
         *self.catalogue.lock() = Some(catalogue.clone());
@@ -79,7 +87,9 @@ impl Pools {
         let first = Some(FirstPool { name: PoolName::new("a").unwrap(), uri: uri("a"), weight: 1 });
         let settings = PoolSettings { first, opener, placement: Algorithm::default() };
         let (clock, limits) = (self.clock.clone(), Limits::ZAQAR);
-        let broker = Broker::start(catalogue, &settings, replica(), clock.clone(), limits).await.unwrap();
+        let quotas = watch::Sender::new(Arc::new(table(quota))).subscribe();
+        let broker = Broker::start_within(catalogue, &settings, replica(), clock.clone(), limits, quotas);
+        let broker = broker.await.unwrap();
         let second = PoolChange { uri: Some(uri("b")), weight: Some(0), ..PoolChange::default() };
         broker.pool_put(&PoolName::new("b").unwrap(), second).await.unwrap();
         (Whole { broker, clock, _data: tempfile::tempdir().unwrap() }, plan)

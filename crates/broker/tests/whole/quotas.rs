@@ -12,7 +12,7 @@ use angarium_core::ids::MessageId;
 use angarium_core::limits::Limits;
 use angarium_core::maps::HashMap;
 use angarium_core::message::NewMessage;
-use angarium_core::names::ProjectId;
+use angarium_core::names::{ProjectId, QueueRef};
 use angarium_core::page::PopCount;
 use angarium_core::quota::{Amount, Holdings, Quota, QuotaTable};
 use angarium_journal::Journal;
@@ -29,15 +29,15 @@ use super::{MAX_WAIT, Whole, limit, metadata, one_pool, queue, replica, terms};
 use angarium_testbed::settings;
 
 /// Number of times that a slot writer sends a batch before it gives up.
-const TRIES: usize = 6;
+pub(super) const TRIES: usize = 6;
 
 /// An installation, over which brokers start one after the other.
 pub(super) struct Bounded {
     journal: Journal,
     clock: Clock,
-    quotas: watch::Sender<Arc<QuotaTable>>,
+    pub(super) quotas: watch::Sender<Arc<QuotaTable>>,
     tree: Plan,
-    pool: Plan,
+    pub(super) pool: Plan,
     _data: TempDir,
 }
 
@@ -62,7 +62,7 @@ impl Bounded {
     }
 }
 
-fn table(quota: Quota) -> QuotaTable {
+pub(super) fn table(quota: Quota) -> QuotaTable {
     QuotaTable::new(quota, HashMap::default())
 }
 
@@ -70,19 +70,19 @@ fn messages(quota: u64) -> Quota {
     Quota { messages: Some(quota), ..Quota::NONE }
 }
 
-fn project() -> ProjectId {
+pub(super) fn project() -> ProjectId {
     queue("q").project
 }
 
 /// Returns the holdings of a project: queues, messages, bytes.
-async fn used(whole: &Whole) -> (u64, u64, u64) {
+pub(super) async fn used(whole: &Whole) -> (u64, u64, u64) {
     let Holdings { queues, amount: Amount { messages, bytes } } =
         whole.broker.quota(&project()).await.unwrap().used.unwrap();
     (queues, messages, bytes)
 }
 
 /// Waits until the project has these holdings, as long as a busy machine may need.
-async fn used_soon(whole: &Whole, expected: (u64, u64, u64)) {
+pub(super) async fn used_soon(whole: &Whole, expected: (u64, u64, u64)) {
     let start = Instant::now();
     loop {
         let found = used(whole).await;
@@ -94,22 +94,26 @@ async fn used_soon(whole: &Whole, expected: (u64, u64, u64)) {
     }
 }
 
-/// Posts, and retries while the holdings of the project are being counted, which may take long on a busy machine.
+/// Posts bodies, as `post_counted`.
 pub(super) async fn try_post(
     whole: &Whole,
     name: &str,
     bodies: &[&'static str],
 ) -> Result<Vec<MessageId>, Error> {
-    let message = |body: &&'static str| NewMessage {
-        body: (*body).into(),
-        ttl: None,
-        delay: None,
-        ..NewMessage::default()
-    };
+    let message = |body: &&'static str| NewMessage { body: (*body).into(), ..NewMessage::default() };
+    let messages: Vec<NewMessage> = bodies.iter().map(message).collect();
+    post_counted(whole, &queue(name), &messages).await
+}
+
+/// Posts, and retries while the holdings of the project are being counted, which may take long on a busy machine.
+pub(super) async fn post_counted(
+    whole: &Whole,
+    at: &QueueRef,
+    messages: &[NewMessage],
+) -> Result<Vec<MessageId>, Error> {
     let start = Instant::now();
     loop {
-        let messages = bodies.iter().map(message).collect();
-        match whole.broker.messages_post(&queue(name), messages, None).await {
+        match whole.broker.messages_post(at, messages.to_vec(), None).await {
             Err(Error::Unavailable { part: Part::Server, .. }) if start.elapsed().as_secs() < 60 => {}
             outcome => return outcome.map(|posted| posted.ids),
         }

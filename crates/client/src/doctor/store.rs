@@ -176,10 +176,14 @@ fn audited_checks(name: &str, found: &Audit, names: &HashMap<String, String>) ->
 }
 
 fn amount(totals: &Totals) -> String {
-    let Totals { messages, bytes, scheduled: delayed, in_transfer, kept } = totals;
-    format!(
+    let Totals { messages, bytes, scheduled: delayed, in_transfer, kept, shared, lent } = totals;
+    let mut amount = format!(
         "{messages} messages with {bytes} bytes, {delayed} delayed, {in_transfer} in transfer, {kept} kept"
-    )
+    );
+    if *shared > 0 || *lent > 0 {
+        amount.push_str(&format!(", {shared} of the bytes shared, {lent} bytes lent"));
+    }
+    amount
 }
 
 /// Returns the paths of queues by their ids, from the records in the tree.
@@ -252,4 +256,22 @@ fn store_checks(name: &str, found: &Inspection, files: &StoreFiles<'_>) -> Vec<C
         .collect();
     shorten(name, found.damage.len().saturating_sub(MAX_FINDINGS), &mut checks);
     checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use angarium_core::ids::QueueId;
+
+    #[test]
+    fn totals_that_differ_in_shared_bodies_alone_are_told_apart() {
+        let counted = Totals { messages: 1, bytes: 5, ..Totals::default() };
+        let (queue, unreadable) = (QueueId::from_bytes([1; 16]), Vec::new());
+        let stored = Some(Totals { lent: 7, ..counted });
+        let queues = vec![AuditedQueue { queue, stored, counted, unreadable }];
+        let checks = audited_checks("store", &Audit { queues, ..Audit::default() }, &HashMap::new());
+        let found = &checks[0].found;
+        assert!(found.contains("0 kept, and its totals say"), "{found}");
+        assert!(found.ends_with("0 kept, 0 of the bytes shared, 7 bytes lent"), "{found}");
+    }
 }

@@ -1,10 +1,10 @@
 //! Audit of a pool: reads all messages and counts them, to report unreadable data and wrong totals. Changes nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::stored::{self, QueueTotals};
+use super::stored::{self, BodyReaders, QueueTotals};
 use super::{batch, bodies, entries, failed, scan};
 use crate::{StoreError, Totals};
 use angarium_core::ids::{MessageId, QueueId};
@@ -73,7 +73,12 @@ pub fn audit(view: &View) -> Audit {
             audit.unlisted.push(format!("key space {} cannot be read: {error}", space.name()));
         }
     }
-    audit.queues = queues.into_iter().map(|queue| audit_queue(view, QueueId::from_bytes(queue))).collect();
+    let lent = lent(view).unwrap_or_else(|error| {
+        audit.unlisted.push(format!("lenders of bodies are not all known: {error}"));
+        BTreeMap::new()
+    });
+    let audited = |queue| audit_queue(view, QueueId::from_bytes(queue), &lent);
+    audit.queues = queues.into_iter().map(audited).collect();
     audit
 }
 
@@ -102,7 +107,18 @@ fn read(view: &View, space: Space, prefix: &[u8]) -> Result<u64, StoreError> {
     Ok(keys)
 }
 
-fn audit_queue(view: &View, queue: QueueId) -> AuditedQueue {
+/// Sums the bytes of the shared bodies of each lender.
+fn lent(view: &View) -> Result<BTreeMap<QueueId, u64>, StoreError> {
+    let mut lent: BTreeMap<QueueId, u64> = BTreeMap::new();
+    for pair in view.scan(Space::Readers, &[], &[]) {
+        let (_, value) = pair.map_err(failed)?;
+        let BodyReaders { lender, bytes, .. } = BodyReaders::decode(&value)?;
+        *lent.entry(lender).or_default() += u64::from(bytes);
+    }
+    Ok(lent)
+}
+
+fn audit_queue(view: &View, queue: QueueId, lent: &BTreeMap<QueueId, u64>) -> AuditedQueue {
     let mut found = AuditedQueue { queue, stored: None, counted: Totals::default(), unreadable: Vec::new() };
     match view.get(Space::Totals, queue.as_bytes()).map_err(failed) {
         Ok(value) => match QueueTotals::decode(value.as_ref()) {
@@ -121,6 +137,7 @@ fn audit_queue(view: &View, queue: QueueId) -> AuditedQueue {
             found.unreadable.push(error.to_string());
         }
     }
+    found.counted.lent = lent.get(&queue).copied().unwrap_or_default();
     found
 }
 
@@ -133,10 +150,9 @@ fn count(view: &View, space: Space, queue: QueueId, totals: &mut Totals) -> Resu
             Space::Entries => State::Ready,
             _ => scan::header(view, queue, &stored)?.state,
         };
-        if let Some(place) = stored.body.shared()
-            && bodies::read(view, place)?.is_none()
-        {
-            return Err(stored::damaged("the body that messages share"));
+        if let Some(place) = stored.body.shared() {
+            totals.shared += u64::from(place.bytes);
+            bodies::read(view, place)?.ok_or_else(|| stored::damaged("the body that messages share"))?;
         }
         batch::count(totals, &state, stored.body.bytes());
     }
@@ -177,7 +193,7 @@ mod tests {
 
     fn totals(messages: u64, bytes: u64) -> Bytes {
         let totals = Totals { messages, bytes, ..Totals::default() };
-        QueueTotals { totals, low: MessageId::ZERO, shared: 0 }.encode()
+        QueueTotals { totals, low: MessageId::ZERO }.encode()
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -215,7 +231,7 @@ mod tests {
                 txn.put(Space::Kept, key, value);
                 let totals =
                     Totals { messages: 1, bytes: 2, kept: 2 - u64::from(number), ..Totals::default() };
-                let value = QueueTotals { totals, low: MessageId::ZERO, shared: 0 }.encode();
+                let value = QueueTotals { totals, low: MessageId::ZERO }.encode();
                 txn.put(Space::Totals, Bytes::copy_from_slice(queue(number).as_bytes()), value);
             }
         });

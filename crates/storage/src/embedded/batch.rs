@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
-use super::bodies::{BodyPlace, GoneReaders};
+use super::bodies::{BodyPlace, GoneReaders, LentChanges};
 use super::buckets::TouchedBuckets;
 use super::entries::{self, StoredBody, StoredEntry};
 use super::failed;
@@ -139,7 +139,7 @@ impl EncodedChanges {
         let updates = self.updates.iter().map(|header| find(txn, self.queue, header.id));
         let removes = self.removes.iter().map(|id| match self.remove_hints.get(id) {
             // A hint does not know whether the body is shared.
-            Some(hint) if totals.shared == 0 || !may_be_shared(hint) => {
+            Some(hint) if totals.totals.shared == 0 || !may_be_shared(hint) => {
                 find_hinted(txn, self.queue, hint).map(Some)
             }
             _ => find(txn, self.queue, *id).map(|found| found.map(|(stored, _)| stored)),
@@ -157,13 +157,18 @@ impl EncodedChanges {
         known.removes.iter().flatten().filter_map(|stored| stored.shared).for_each(|shared| gone.add(shared));
     }
 
+    /// Takes the change of the bytes that the queue lends out of `lent`.
+    pub(super) fn lend(&self, known: &mut StoredKeys, lent: &mut LentChanges) {
+        lent.apply(self.queue, &mut known.totals);
+    }
+
     pub(super) fn write(self, txn: &mut Txn<'_>, known: StoredKeys) {
         let queue = self.queue;
         let mut totals = known.totals;
         totals.low = totals.low.max(self.low);
         for NewEntry { header, bytes, is_shared, value } in self.appends {
             count(&mut totals.totals, &header.state, bytes);
-            totals.shared += u64::from(is_shared);
+            totals.totals.shared += if is_shared { bytes } else { 0 };
             if let Some(group) = header.group.as_ref().filter(|_| !header.state.is_kept()) {
                 txn.put(Space::Groups, stored::group_key(queue, group, header.id), Bytes::new());
             }
@@ -177,7 +182,8 @@ impl EncodedChanges {
         for (id, stored) in self.removes.into_iter().zip(known.removes) {
             if let Some(stored) = stored {
                 remove(txn, queue, id, &stored, &mut totals.totals);
-                totals.shared = totals.shared.saturating_sub(u64::from(stored.shared.is_some()));
+                let shared = stored.shared.map_or(0, |place| place.bytes.into());
+                totals.totals.shared = totals.totals.shared.saturating_sub(shared);
             }
         }
         for (key, value) in known.buckets {

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use super::bodies::GoneReaders;
+use super::bodies::{self, GoneReaders, LentChanges};
 use super::buckets::Bucket;
 use super::entries::StoredEntry;
 use super::stored::{self, QueueTotals};
@@ -35,8 +35,6 @@ pub(super) struct KeyRange {
     totals: Totals,
     /// The readers of shared bodies among them.
     gone: GoneReaders,
-    /// How many these are.
-    shared: u64,
     /// Lower bound of the ready entries that are left.
     low: MessageId,
     /// Progress after this removal; none when there is nothing to remove.
@@ -62,7 +60,6 @@ impl KeyRange {
             found,
             totals: Totals::default(),
             gone: GoneReaders::default(),
-            shared: 0,
             low,
             reached: None,
             dropped: DropResult::More,
@@ -116,7 +113,7 @@ impl KeyRange {
         batch::count(&mut self.totals, &header.state, stored.body.bytes());
         if let Some(place) = stored.body.shared() {
             self.gone.add(place);
-            self.shared += 1;
+            self.totals.shared += u64::from(place.bytes);
         }
         self.keys.push((Space::Headers, stored::entry_key(queue, id)));
         if let Some(group) = header.group.as_ref().filter(|_| !header.state.is_kept()) {
@@ -155,6 +152,9 @@ impl KeyRange {
         }
         let mut stored = QueueTotals::decode(value.as_ref())?;
         let left = self.gone.look_up(txn)?;
+        let mut lent = LentChanges::of(None, &left);
+        lent.apply(self.queue, &mut stored);
+        let lenders = lent.look_up(txn)?;
         let mut keys = Vec::with_capacity(self.keys.len());
         for (space, key) in self.keys {
             if space != Space::Headers || txn.size_of(space, &key).map_err(failed)?.is_some() {
@@ -162,6 +162,7 @@ impl KeyRange {
             }
         }
         left.write(txn);
+        bodies::write_lenders(txn, lenders);
         keys.into_iter().for_each(|(space, key)| txn.remove(space, key));
         let totals = &mut stored.totals;
         totals.messages = totals.messages.saturating_sub(self.totals.messages);
@@ -169,7 +170,7 @@ impl KeyRange {
         totals.scheduled = totals.scheduled.saturating_sub(self.totals.scheduled);
         totals.in_transfer = totals.in_transfer.saturating_sub(self.totals.in_transfer);
         totals.kept = totals.kept.saturating_sub(self.totals.kept);
-        stored.shared = stored.shared.saturating_sub(self.shared);
+        totals.shared = totals.shared.saturating_sub(self.totals.shared);
         stored.low = stored.low.max(self.low);
         match self.dropped {
             DropResult::Done => txn.remove(Space::Totals, key),

@@ -38,7 +38,7 @@ use angarium_core::time::Timestamp;
 use angarium_journal::{Journal, JournalError, Room, Space, Txn, View};
 pub use audit::{Audit, AuditedQueue, audit};
 use batch::EncodedChanges;
-use bodies::{GoneReaders, NewBodies};
+use bodies::{GoneReaders, LentChanges, NewBodies};
 use drop::{DropProgress, KeyRange};
 use due::{BucketUpdate, DueCursor};
 use scan::Bounds;
@@ -122,11 +122,12 @@ impl PoolStore for EmbeddedPool {
             self.journal.note_checked();
         }
         *self.counted.lock() = Some(progress);
-        let Some(counted) = found? else { return Ok(Recount::More(Vec::new())) };
-        let correction = counted.correction();
-        let correct = move |txn: &mut Txn<'_>| recount::correct(txn, &counted);
-        self.journal.commit_as(Durability::Relaxed, correct).await.map_err(failed)??;
-        Ok(Recount::More(correction.into_iter().collect()))
+        let found = found?;
+        if let Some(correction) = found {
+            let correct = move |txn: &mut Txn<'_>| recount::correct(txn, &correction);
+            self.journal.commit_as(Durability::Relaxed, correct).await.map_err(failed)??;
+        }
+        Ok(Recount::More(found.into_iter().collect()))
     }
 
     fn reach(&self) -> Durability {
@@ -194,12 +195,16 @@ impl PoolWrites for EmbeddedPool {
             if needs_room && txn.room() == Room::Reserved {
                 return Err(StoreError::Full);
             }
-            let known = queues.iter().map(|queue| queue.look_up(txn)).collect::<Result<Vec<_>, _>>()?;
+            let mut known = queues.iter().map(|queue| queue.look_up(txn)).collect::<Result<Vec<_>, _>>()?;
             let mut gone = GoneReaders::default();
             known.iter().for_each(|known| EncodedChanges::note_gone(known, &mut gone));
             let left = gone.look_up(txn)?;
+            let mut lent = LentChanges::of(Some(&bodies), &left);
+            queues.iter().zip(&mut known).for_each(|(queue, known)| queue.lend(known, &mut lent));
+            let lenders = lent.look_up(txn)?;
             bodies.write(txn);
             left.write(txn);
+            bodies::write_lenders(txn, lenders);
             record.seq = seq;
             for (queue, known) in queues.into_iter().zip(known) {
                 record.last_id = record.last_id.max(queue.last_id);

@@ -5,13 +5,16 @@
 //! low may be decreased to zero by removals before the queue is empty; then the correction makes them too high. So a
 //! corrected queue is counted again, until its totals are correct.
 //!
-//! A queue that cannot be read is skipped, and the next ones are counted.
+//! A queue that cannot be read is skipped, and the next ones are counted. After all queues the shared bodies are counted,
+//! and with them what each lender lends: in one view for all lenders, and again after corrections.
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use tracing::warn;
 
 use super::limits;
-use super::stored::{self, QueueTotals};
+use super::stored::{self, BodyReaders, QueueTotals};
 use super::{batch, entries, failed, scan};
 use crate::{Correction, StoreError, Totals};
 use angarium_core::ids::QueueId;
@@ -31,7 +34,11 @@ pub(super) struct Progress {
     corrected: Option<(QueueId, usize)>,
     /// Whether a queue was skipped.
     has_skipped: bool,
-    /// Whether all queues were counted or skipped.
+    /// The bodies that lenders count, once all queues were counted or skipped.
+    lending: Option<LentCount>,
+    /// How often they were counted again.
+    lent_again: usize,
+    /// Whether all queues and lenders were counted or skipped.
     is_end: bool,
 }
 
@@ -72,26 +79,11 @@ impl Progress {
 struct QueueCount {
     view: View,
     queue: QueueId,
-    stored: QueueTotals,
-    counted: QueueTotals,
+    stored: Totals,
+    counted: Totals,
     /// The index in [`SPACES`], and the first key that is not counted.
     space: usize,
     from: Bytes,
-}
-
-/// The counted totals of a queue, which differ from the stored ones of the same view.
-pub(super) struct CountedQueue {
-    queue: QueueId,
-    before: QueueTotals,
-    after: QueueTotals,
-}
-
-impl CountedQueue {
-    /// The correction as a caller sees it; none if only what the driver alone knows was wrong.
-    pub(super) fn correction(&self) -> Option<Correction> {
-        let (before, after) = (self.before.totals, self.after.totals);
-        (before != after).then_some(Correction { queue: self.queue, before, after })
-    }
 }
 
 /// The rest of what one step may read.
@@ -113,12 +105,11 @@ impl Budget {
 
 /// Continues the count, up to the bounds of a step or to the first wrong totals, which it returns as a correction.
 /// After an error the progress is unchanged.
-pub(super) fn step(journal: &Journal, progress: &mut Progress) -> Result<Option<CountedQueue>, StoreError> {
+pub(super) fn step(journal: &Journal, progress: &mut Progress) -> Result<Option<Correction>, StoreError> {
     let mut budget = Budget { entries: limits::RECOUNT_ENTRIES, bytes: limits::RECOUNT_BYTES };
     while !budget.is_spent() {
         let Some(mut counting) = next(journal, progress)? else {
-            progress.is_end = true;
-            break;
+            return count_lent(journal, progress, &mut budget);
         };
         budget.take(0);
         match counting.count_on(&mut budget) {
@@ -135,9 +126,9 @@ pub(super) fn step(journal: &Journal, progress: &mut Progress) -> Result<Option<
             }
         }
         let QueueCount { queue, stored: before, counted: after, .. } = counting;
-        if (before.totals, before.shared) != (after.totals, after.shared) {
+        if before != after {
             progress.note_corrected(queue);
-            return Ok(Some(CountedQueue { queue, before, after }));
+            return Ok(Some(Correction { queue, before, after }));
         }
         progress.pass(queue);
     }
@@ -166,12 +157,98 @@ fn next(journal: &Journal, progress: &mut Progress) -> Result<Option<QueueCount>
     Ok(None)
 }
 
+/// The bytes of shared bodies, by their lenders.
+struct LentCount {
+    view: View,
+    lent: BTreeMap<QueueId, u64>,
+    /// The first key that is not read, in readers and then in totals; none at the end.
+    place: Option<(Space, Bytes)>,
+    /// Whether a lender had wrong totals.
+    has_corrected: bool,
+}
+
+/// Counts what lenders lend, up to the bounds of a step or to the first wrong totals, which it returns as a correction.
+fn count_lent(
+    journal: &Journal,
+    progress: &mut Progress,
+    budget: &mut Budget,
+) -> Result<Option<Correction>, StoreError> {
+    let mut lending = match progress.lending.take() {
+        Some(lending) => lending,
+        None => LentCount::begin(journal)?,
+    };
+    let wrong = match lending.count_on(budget) {
+        Ok(wrong) => wrong,
+        Err(error) => {
+            // If the journal was closed, the bodies are not the reason of the error.
+            journal.check_open().map_err(failed)?;
+            warn!(%error, "shared bodies not countable");
+            (progress.has_skipped, progress.is_end) = (true, true);
+            return Ok(None);
+        }
+    };
+    lending.has_corrected |= wrong.is_some();
+    if lending.place.is_some() {
+        progress.lending = Some(lending);
+    } else if lending.has_corrected && progress.lent_again < limits::RECOUNT_AGAIN {
+        progress.lent_again += 1;
+    } else {
+        progress.is_end = true;
+    }
+    Ok(wrong)
+}
+
+impl LentCount {
+    fn begin(journal: &Journal) -> Result<Self, StoreError> {
+        let view = journal.view().map_err(failed)?;
+        let place = Some((Space::Readers, Bytes::new()));
+        Ok(Self { view, lent: BTreeMap::new(), place, has_corrected: false })
+    }
+
+    /// Counts bodies, then compares totals, until the budget is spent or totals are wrong.
+    fn count_on(&mut self, budget: &mut Budget) -> Result<Option<Correction>, StoreError> {
+        while let Some((space, from)) = self.place.take() {
+            for pair in self.view.scan(space, &[], &from) {
+                let (key, value) = pair.map_err(failed)?;
+                if budget.is_spent() {
+                    self.place = Some((space, key));
+                    return Ok(None);
+                }
+                budget.take(value.len());
+                if space == Space::Readers {
+                    let BodyReaders { lender, bytes, .. } = BodyReaders::decode(&value)?;
+                    *self.lent.entry(lender).or_default() += u64::from(bytes);
+                } else if let Some(wrong) = self.compare(&key, &value)? {
+                    let next = [&key[..], &[0]].concat();
+                    self.place = Some((space, next.into()));
+                    return Ok(Some(wrong));
+                }
+            }
+            self.place = (space == Space::Readers).then(|| (Space::Totals, Bytes::new()));
+        }
+        Ok(None)
+    }
+
+    /// Returns the correction of a queue, if it lends other bytes than its totals say.
+    fn compare(&self, key: &Bytes, value: &Bytes) -> Result<Option<Correction>, StoreError> {
+        let id = key[..].try_into().map_err(|_| stored::damaged("the key of a queue"))?;
+        let queue = QueueId::from_bytes(id);
+        // Totals that cannot be read were skipped before.
+        let Ok(QueueTotals { totals: before, .. }) = QueueTotals::decode(Some(value)) else {
+            return Ok(None);
+        };
+        let after = Totals { lent: self.lent.get(&queue).copied().unwrap_or_default(), ..before };
+        Ok((before != after).then_some(Correction { queue, before, after }))
+    }
+}
+
 impl QueueCount {
     fn new(view: View, queue: QueueId, found: &QueueTotals) -> Self {
         // Keys below the head were removed, so the count begins at the head.
         let from = stored::entry_key(queue, found.low);
-        let counted = QueueTotals { totals: Totals::default(), shared: 0, ..*found };
-        Self { view, queue, stored: *found, counted, space: 0, from }
+        // What it lends is counted after all queues.
+        let counted = Totals { lent: found.totals.lent, ..Totals::default() };
+        Self { view, queue, stored: found.totals, counted, space: 0, from }
     }
 
     /// Counts until the budget is spent. Returns whether the whole queue is counted.
@@ -189,8 +266,8 @@ impl QueueCount {
                     Space::Entries => State::Ready,
                     _ => scan::header(&self.view, self.queue, &stored)?.state,
                 };
-                batch::count(&mut self.counted.totals, &state, stored.body.bytes());
-                self.counted.shared += u64::from(stored.body.shared().is_some());
+                batch::count(&mut self.counted, &state, stored.body.bytes());
+                self.counted.shared += stored.body.shared().map_or(0, |place| place.bytes.into());
             }
             self.space += 1;
             self.from = Bytes::copy_from_slice(self.queue.as_bytes());
@@ -200,18 +277,19 @@ impl QueueCount {
 }
 
 /// Corrects the totals of a queue, unless it was dropped meanwhile.
-pub(super) fn correct(txn: &mut Txn<'_>, counted: &CountedQueue) -> Result<(), StoreError> {
-    let CountedQueue { queue, before, after } = counted;
+pub(super) fn correct(txn: &mut Txn<'_>, correction: &Correction) -> Result<(), StoreError> {
+    let Correction { queue, before, after } = correction;
     let Some(value) = txn.get(Space::Totals, queue.as_bytes()).map_err(failed)? else { return Ok(()) };
     let mut stored = QueueTotals::decode(Some(&value))?;
     let by = |now: u64, before: u64, after: u64| now.saturating_add(after).saturating_sub(before);
-    stored.shared = by(stored.shared, before.shared, after.shared);
-    let (now, before, after) = (&mut stored.totals, &before.totals, &after.totals);
+    let now = &mut stored.totals;
     now.messages = by(now.messages, before.messages, after.messages);
     now.bytes = by(now.bytes, before.bytes, after.bytes);
     now.scheduled = by(now.scheduled, before.scheduled, after.scheduled);
     now.in_transfer = by(now.in_transfer, before.in_transfer, after.in_transfer);
     now.kept = by(now.kept, before.kept, after.kept);
+    now.shared = by(now.shared, before.shared, after.shared);
+    now.lent = by(now.lent, before.lent, after.lent);
     txn.put(Space::Totals, Bytes::copy_from_slice(queue.as_bytes()), stored.encode());
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | stamps | `pool` | installation, pool (16 + 16) | for ever |
 //! | records | slot (1) | generation, transaction, seq, last id (4 + 8 + 8 + 16) | for ever |
-//! | totals | queue id (16) | messages, bytes, scheduled, aside, low id, kept, shared (8 + 8 + 8 + 8 + 16 + 8 + 8) | of the queue |
+//! | totals | queue id (16) | messages, bytes, scheduled, aside, low id, kept, shared, lent (8 + 8 + 8 + 8 + 16 + 8 + 8 + 8) | of the queue |
 //! | entries | queue id, message id (16 + 16) | header, body | of the message, while it is ready |
 //! | aside | queue id, message id (16 + 16) | header, body | of the message, while it is neither ready nor kept |
 //! | kept | queue id, message id (16 + 16) | header, body | of the message, while it is done or failed |
@@ -15,7 +15,7 @@
 //! 24 + 24 + 4) | until a look-up of the due bucket finds it empty |
 //! | groups | queue id, group, 0, message id (16 + any + 1 + 16) | nothing | of the message, if it has a group, unless kept |
 //! | bodies | body id (16) | body | while an entry has it |
-//! | readers | body id (16) | number of entries (8) | of the body |
+//! | readers | body id (16) | number of entries, lender, bytes (8 + 16 + 4) | of the body |
 //! | notes | queue id, kind, key (16 + 1 + any) | expires, value (8 + any) | until the owner removes it |
 //!
 //! A ready message has one key, because a second one would halve the rate of posts; one with a group has two. When an
@@ -23,7 +23,7 @@
 //! headers replaces the one before the body. The ready time of a kept message is when it was settled.
 //!
 //! Totals end with the low id while no message is kept, as in versions that know no kept messages, and with the kept ones
-//! while no entry shares its body.
+//! while no entry shares its body and the queue is no lender.
 //!
 //! A body that several entries of one batch have is stored once, under an id of its own (`crate::shared`). Instead of it
 //! their values have this id and the bytes of the body (16 + 4), and 8 more in their tags. A header in headers has the tag
@@ -98,23 +98,23 @@ pub(super) struct QueueTotals {
     pub(super) totals: Totals,
     /// Lower bound of the ids of the ready entries.
     pub(super) low: MessageId,
-    /// Entries whose bodies are stored beside them.
-    pub(super) shared: u64,
 }
 
 impl QueueTotals {
     pub(super) fn encode(&self) -> Bytes {
-        let mut value = BytesMut::with_capacity(TOTALS_BYTES + 16);
+        let mut value = BytesMut::with_capacity(TOTALS_BYTES + 24);
         value.put_u64(self.totals.messages);
         value.put_u64(self.totals.bytes);
         value.put_u64(self.totals.scheduled);
         value.put_u64(self.totals.in_transfer);
         value.put_slice(self.low.as_bytes());
-        if self.totals.kept > 0 || self.shared > 0 {
-            value.put_u64(self.totals.kept);
+        let Totals { kept, shared, lent, .. } = self.totals;
+        if kept > 0 || shared > 0 || lent > 0 {
+            value.put_u64(kept);
         }
-        if self.shared > 0 {
-            value.put_u64(self.shared);
+        if shared > 0 || lent > 0 {
+            value.put_u64(shared);
+            value.put_u64(lent);
         }
         value.freeze()
     }
@@ -122,21 +122,21 @@ impl QueueTotals {
     /// Reads totals; a queue without a value is empty.
     pub(super) fn decode(value: Option<&Bytes>) -> Result<Self, StoreError> {
         let Some(value) = value else {
-            return Ok(Self { totals: Totals::default(), low: MessageId::ZERO, shared: 0 });
+            return Ok(Self { totals: Totals::default(), low: MessageId::ZERO });
         };
         let mut rest = &value[..];
         let (has_kept, has_shared) = match rest.len().checked_sub(TOTALS_BYTES) {
             Some(0) => (false, false),
             Some(8) => (true, false),
-            Some(16) => (true, true),
+            Some(24) => (true, true),
             _ => return Err(damaged("the totals of a queue")),
         };
         let (messages, bytes, scheduled, in_transfer) =
             (rest.get_u64(), rest.get_u64(), rest.get_u64(), rest.get_u64());
         let low = take_id(&mut rest);
         let kept = if has_kept { rest.get_u64() } else { 0 };
-        let shared = if has_shared { rest.get_u64() } else { 0 };
-        Ok(Self { totals: Totals { messages, bytes, scheduled, in_transfer, kept }, low, shared })
+        let (shared, lent) = if has_shared { (rest.get_u64(), rest.get_u64()) } else { (0, 0) };
+        Ok(Self { totals: Totals { messages, bytes, scheduled, in_transfer, kept, shared, lent }, low })
     }
 }
 
@@ -249,14 +249,34 @@ pub(super) fn body_key(id: BodyId) -> Bytes {
     Bytes::copy_from_slice(&id)
 }
 
-/// The form of a value in readers.
-pub(super) fn encode_count(count: u64) -> Bytes {
-    Bytes::copy_from_slice(&count.to_be_bytes())
+/// The readers of a shared body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BodyReaders {
+    /// Number of the entries that have it.
+    pub(super) count: u64,
+    /// The queue in whose totals it counts.
+    pub(super) lender: QueueId,
+    /// Bytes of the body.
+    pub(super) bytes: u32,
 }
 
-pub(super) fn decode_count(value: &[u8]) -> Result<u64, StoreError> {
-    let count = value.try_into().map_err(|_| damaged("the number of messages with a body"))?;
-    Ok(u64::from_be_bytes(count))
+impl BodyReaders {
+    pub(super) fn encode(self) -> Bytes {
+        let mut value = BytesMut::with_capacity(28);
+        value.put_u64(self.count);
+        value.put_slice(self.lender.as_bytes());
+        value.put_u32(self.bytes);
+        value.freeze()
+    }
+
+    pub(super) fn decode(mut value: &[u8]) -> Result<Self, StoreError> {
+        if value.len() != 28 {
+            return Err(damaged("the number of messages with a body"));
+        }
+        let count = value.get_u64();
+        let lender = QueueId::from_bytes(value.get_u128().to_be_bytes());
+        Ok(Self { count, lender, bytes: value.get_u32() })
+    }
 }
 
 pub(super) fn take_id(rest: &mut &[u8]) -> MessageId {
@@ -267,28 +287,48 @@ pub(super) fn take_id(rest: &mut &[u8]) -> MessageId {
 mod tests {
     use super::*;
 
-    fn encoded(kept: u64, shared: u64) -> Bytes {
-        let totals = Totals { messages: 1, bytes: 2, scheduled: 3, in_transfer: 4, kept };
-        QueueTotals { totals, low: MessageId::from_bytes([9; 16]), shared }.encode()
+    fn encoded(kept: u64, shared: u64, lent: u64) -> Bytes {
+        let totals = Totals { messages: 1, bytes: 2, scheduled: 3, in_transfer: 4, kept, shared, lent };
+        QueueTotals { totals, low: MessageId::from_bytes([9; 16]) }.encode()
     }
 
     #[test]
     fn totals_without_kept_or_shared_messages_have_the_earlier_form() {
         let earlier = [&[1, 2, 3, 4_u64].map(u64::to_be_bytes).concat()[..], &[9; 16]].concat();
-        assert_eq!(encoded(0, 0), earlier);
-        assert_eq!(encoded(5, 0), [&earlier[..], &5_u64.to_be_bytes()].concat());
-        assert_eq!(encoded(0, 6), [&earlier[..], &0_u64.to_be_bytes(), &6_u64.to_be_bytes()].concat());
+        let with = |more: &[u64]| {
+            [&earlier[..], &more.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<_>>()].concat()
+        };
+        assert_eq!(encoded(0, 0, 0), earlier);
+        assert_eq!(encoded(5, 0, 0), with(&[5]));
+        assert_eq!(encoded(0, 6, 0), with(&[0, 6, 0]));
+        assert_eq!(encoded(0, 0, 7), with(&[0, 0, 7]));
     }
 
     #[test]
     fn totals_of_all_forms_are_read() {
-        for (kept, shared) in [(0, 0), (1, 0), (u64::MAX, 0), (0, 1), (2, u64::MAX)] {
-            let read = QueueTotals::decode(Some(&encoded(kept, shared))).unwrap();
-            assert_eq!((read.totals.kept, read.totals.in_transfer, read.shared), (kept, 4, shared));
+        for (kept, shared, lent) in
+            [(0, 0, 0), (1, 0, 0), (u64::MAX, 0, 0), (0, 1, 0), (0, 0, 3), (2, u64::MAX, 4)]
+        {
+            let read = QueueTotals::decode(Some(&encoded(kept, shared, lent))).unwrap();
+            let Totals { in_transfer, .. } = read.totals;
+            assert_eq!(
+                (read.totals.kept, in_transfer, read.totals.shared, read.totals.lent),
+                (kept, 4, shared, lent)
+            );
             assert_eq!(read.low, MessageId::from_bytes([9; 16]));
         }
-        for length in [0, 40, 47, 49, 55, 57, 63] {
-            assert!(QueueTotals::decode(Some(&encoded(7, 7).slice(..length))).is_err(), "{length}");
+        for length in [0, 40, 47, 49, 55, 57, 64, 71] {
+            assert!(QueueTotals::decode(Some(&encoded(7, 7, 7).slice(..length))).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn readers_of_a_body_survive_their_stored_form() {
+        let readers = BodyReaders { count: 3, lender: QueueId::from_bytes([8; 16]), bytes: 700 };
+        let value = readers.encode();
+        assert_eq!(BodyReaders::decode(&value).unwrap(), readers);
+        for length in 0..value.len() {
+            assert!(BodyReaders::decode(&value[..length]).is_err(), "{length}");
         }
     }
 }

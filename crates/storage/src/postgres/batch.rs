@@ -112,6 +112,7 @@ struct NewBodies<'a> {
     slot: Vec<i16>,
     id: Vec<Uuid>,
     readers: Vec<i32>,
+    lender: Vec<Uuid>,
     body: Vec<&'a [u8]>,
 }
 
@@ -121,6 +122,7 @@ impl<'a> NewBodies<'a> {
             self.slot.push(slot.0.into());
             self.id.push(Uuid::from_bytes(shared.id));
             self.readers.push(shared.lasting.cast_signed());
+            self.lender.push(queue_key(shared.lender));
             self.body.push(shared.body);
         }
     }
@@ -252,8 +254,8 @@ impl<'a> Arrays<'a> {
         columns.extend([slot as &(dyn ToSql + Sync), queue, kind, key, value, expires]);
         let Notes { slot, queue, kind, key, .. } = &self.note_removes;
         columns.extend([slot as &(dyn ToSql + Sync), queue, kind, key]);
-        let NewBodies { slot, id, readers, body } = &self.new_bodies;
-        columns.extend([slot as &(dyn ToSql + Sync), id, readers, body]);
+        let NewBodies { slot, id, readers, lender, body } = &self.new_bodies;
+        columns.extend([slot as &(dyn ToSql + Sync), id, readers, lender, body]);
         columns
     }
 }

@@ -131,8 +131,9 @@ const HOLDS_ANY: &str = "
             (SELECT low FROM queues WHERE queue = $1::uuid), '00000000-0000-0000-0000-000000000000'::uuid))
     OR EXISTS (SELECT FROM entries WHERE queue = $1::uuid AND state BETWEEN 1 AND 4)
     OR EXISTS (SELECT FROM entries WHERE queue = $1::uuid AND state IN (5, 6)) AS holds_any";
-const TOTALS: &str = "SELECT messages, bytes, scheduled, aside, kept FROM queues WHERE queue = $1::uuid";
-
+const TOTALS: &str = "
+    SELECT messages, bytes, scheduled, aside, kept, shared, lent FROM queues WHERE queue = $1::uuid";
+/// A queue without entries may have a row: one that was emptied, and the lender of shared bodies.
 const USAGE: &str = "
     SELECT count(*)::int8 AS queues, COALESCE(sum(messages), 0)::int8 AS messages, COALESCE(sum(bytes), 0)::int8 AS bytes
     FROM queues WHERE messages > 0";
@@ -256,6 +257,8 @@ impl PoolReads for PostgresPool {
             scheduled: unsigned(row, "scheduled")?,
             in_transfer: unsigned(row, "aside")?,
             kept: unsigned(row, "kept")?,
+            shared: unsigned(row, "shared")?,
+            lent: unsigned(row, "lent")?,
         })
     }
 

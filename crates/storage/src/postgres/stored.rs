@@ -7,9 +7,9 @@
 //! |---|---|---|---|
 //! | `stamp` | one row | version of the tables, installation, pool | for ever |
 //! | `records` | slot | pool, epoch, number of the last batch, number of fences, greatest id | for ever; made at registration |
-//! | `queues` | queue id | messages, bytes, scheduled, aside, kept, low id | of the queue |
+//! | `queues` | queue id | messages, bytes, scheduled, aside, kept, shared, lent, low id | of the queue |
 //! | `entries` | queue id, whether it is not ready, message id | header, body or id of a shared body | of the message |
-//! | `bodies` | id | number of its entries, body | while an entry has it |
+//! | `bodies` | id | number of its entries, lender, body | while an entry has it |
 //! | `notes` | queue id, kind, key | value, expires | until the owner removes it |
 //!
 //! An entry that lives by queue has ttl 0, which no other entry has, and its place of [`crate::retained`] in `expires`:
@@ -34,6 +34,10 @@
 //! entries have that id in `shared`, and null in `body`; their `size` is the number of its bytes, and totals and pages
 //! count it for each of them. All entries of a body are in one slot, and a statement that removes any has locked the
 //! record of the slot before: so no two statements count its readers at the same time.
+//!
+//! In `queues`, `shared` has the bytes, among `bytes`, of the shared bodies of the queue's entries, and `lent` those of the
+//! bodies that have the queue as their lender, each once. The first such body makes the row of a lender without entries.
+//! The drop of a lender removes its row, and the removal of the last entry of a body does not make the row again.
 
 use bytes::Bytes;
 use tokio_postgres::Row;

@@ -22,8 +22,12 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 const PLAIN: &str = include_str!("sql/commit.sql");
 /// Statement for all batches.
 static COMMIT: LazyLock<String> = LazyLock::new(|| {
-    let sums = "UNION ALL SELECT queue, NULL, 0, 0, scheduled, aside, kept FROM updated";
-    PLAIN.replace("-- and of updates", sums).replace("-- and the rest", include_str!("sql/rest.sql"))
+    let sums = "
+        UNION ALL
+        SELECT queue, NULL, 0, 0::int8, scheduled, aside, kept, 0::int8, 0::int8 FROM updated
+        UNION ALL
+        SELECT lender, NULL, 0, 0::int8, 0, 0, 0, 0::int8, bytes FROM new_bodies";
+    PLAIN.replace("-- and of the others", sums).replace("-- and the rest", include_str!("sql/rest.sql"))
 });
 const DROP: &str = include_str!("sql/drop.sql");
 const FENCE: &str = "

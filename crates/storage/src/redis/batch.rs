@@ -53,7 +53,8 @@ fn call_of(script: &Script, batch: &Batch, own: Option<Numbering>, keys: &Keys) 
     call.arg(bodies.len());
     for shared in bodies.iter() {
         // The script writes all appends, and counts the removed ones down.
-        call.arg(&shared.id[..]).arg(shared.appends).arg(&shared.body[..]);
+        call.arg(&shared.id[..]).arg(shared.appends);
+        call.arg(&shared.lender.as_bytes()[..]).arg(&shared.body[..]);
     }
     for changes in &batch.queues {
         add_queue(&mut call, changes, &bodies);

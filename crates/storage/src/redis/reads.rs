@@ -250,17 +250,15 @@ impl PoolReads for RedisPool {
 
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         let session = self.reads.session().await?;
-        let bytes = session.keys.of_slot(queue.slot(), "bytes");
-        let [entries, aside, scheduled, kept] =
-            ["entries", "aside", "scheduled", "kept"].map(|what| session.keys.of_queue(queue, what));
-        let mut call = TOTALS.call(&[bytes, entries, aside, scheduled, kept]);
+        let mut call = TOTALS.call(&session.keys.totals_keys(queue));
         call.arg(&queue.as_bytes()[..]);
         let answer = list(self.reads.read(session, &TOTALS, &call).await?)?;
         let numbers = answer.iter().map(number).collect::<Result<Vec<_>, _>>()?;
-        let &[messages, bytes, scheduled, aside, kept] = &numbers[..] else {
+        let &[messages, bytes, scheduled, aside, kept, shared, lent] = &numbers[..] else {
             return Err(damaged("an answer"));
         };
-        Ok(Totals { messages, bytes, scheduled, in_transfer: aside.saturating_sub(scheduled), kept })
+        let in_transfer = aside.saturating_sub(scheduled);
+        Ok(Totals { messages, bytes, scheduled, in_transfer, kept, shared, lent })
     }
 
     async fn notes(

@@ -14,6 +14,9 @@
 //! | `T:buckets` | sorted set | end, queue id, ttl, 1 if of kept entries (8 + 16 + 4 + 0 or 1) | until a look-up of the due bucket, or of the first one of a queue, finds it empty |
 //! | `T:bodies` | hash | body id (16) → body | while an entry has it |
 //! | `T:readers` | hash | body id (16) → number of the entries that have it, in decimal digits | of the body |
+//! | `T:shared` | hash | queue id → bytes, among its `bytes`, of shared bodies | while an entry of it has one |
+//! | `T:lent` | hash | queue id → bytes of the bodies whose lender it is, each once | of these bodies, or until the queue is dropped |
+//! | `T:lenders` | hash | body id (16) → id of its lender, a queue of the slot (16) | of the body |
 //! | `T:entries:Q` | hash | message id → head of the header, body or body id | of the message |
 //! | `T:headers:Q` | hash | message id → header | from the first change of the message (from its begin if its head is not all of it, or it is not ready) to its end |
 //! | `T:ready:Q` | sorted set | message id | of the message, while it is ready |
@@ -30,7 +33,9 @@
 //!
 //! A body that several entries of one batch have is stored once, in bodies, under an id of its own. The values
 //! of these entries, its readers, have this id in place of the body, and 8 more in their tags. The script that removes
-//! the last reader also removes the body. The bytes of a queue count the whole body for each reader.
+//! the last reader also removes the body. The bytes of a queue count the whole body for each reader, and so does
+//! `shared`. Its lender, which may have no entries, counts the body once, in `lent`, until it is removed. Bodies of a
+//! dropped lender count nowhere.
 //!
 //! A bucket has the entries of one queue and ttl that expire within one span of time, up to `end`; its range has the
 //! smallest and the greatest id of them. Kept entries have buckets of their own, whose ranges have members of `kept`:
@@ -62,7 +67,7 @@ pub(super) const HEADER_FORM: HeaderForm = HeaderForm { first_tag: 1, times: Tim
 /// Milliseconds of the shortest span of a bucket.
 const MIN_SPAN: u64 = 8_000;
 
-pub(super) const SLOT_KEYS: usize = 6;
+pub(super) const SLOT_KEYS: usize = 9;
 pub(super) const QUEUE_KEYS: usize = 10;
 
 /// Added to the tag of an entry with the id of a body.
@@ -93,7 +98,8 @@ impl Keys {
 
     /// The keys of a slot that every writing script names first.
     pub(super) fn slot_keys(&self, slot: Slot) -> [String; SLOT_KEYS] {
-        ["record", "bytes", "schedule", "buckets", "bodies", "readers"].map(|what| self.of_slot(slot, what))
+        ["record", "bytes", "schedule", "buckets", "bodies", "readers", "shared", "lent", "lenders"]
+            .map(|what| self.of_slot(slot, what))
     }
 
     /// The keys of a queue, in the order of the scripts.
@@ -112,6 +118,14 @@ impl Keys {
     pub(super) fn order_keys(&self, queue: QueueId, order: &str) -> [String; 4] {
         let [entries, headers, bodies] = self.entry_keys(queue);
         [entries, headers, bodies, self.of_queue(queue, order)]
+    }
+
+    /// The keys of the totals of a queue, in the order of their script.
+    pub(super) fn totals_keys(&self, queue: QueueId) -> [String; 7] {
+        let [bytes, shared, lent] = ["bytes", "shared", "lent"].map(|what| self.of_slot(queue.slot(), what));
+        let [entries, aside, scheduled, kept] =
+            ["entries", "aside", "scheduled", "kept"].map(|what| self.of_queue(queue, what));
+        [bytes, shared, lent, entries, aside, scheduled, kept]
     }
 }
 
@@ -413,9 +427,11 @@ mod tests {
         for key in &all {
             assert_eq!(tag(key), tag(&record), "{key}");
         }
+        let prelude = include_str!("lua/prelude.lua");
+        assert!(prelude.contains(&format!("SLOT_KEYS, QUEUE_KEYS = {SLOT_KEYS}, {QUEUE_KEYS} ")));
         // The keys of reads are among those of the scripts that write.
         let read = keys.order_keys(queue, "kept");
-        assert!(read.iter().all(|key| all.contains(key)), "{read:?}");
+        assert!(read.iter().chain(&keys.totals_keys(queue)).all(|key| all.contains(key)), "{read:?}");
         assert!(read.starts_with(&keys.entry_keys(queue)), "{read:?}");
     }
 

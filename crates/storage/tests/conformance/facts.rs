@@ -56,6 +56,9 @@ macro_rules! facts {
             copies_outlive_the_queues_that_are_dropped
             message_that_its_batch_removes_leaves_the_body_to_others
             bodies_with_nothing_to_share_are_read_as_they_were_sent
+            lender_counts_a_body_until_its_last_message_is_removed
+            lender_counts_its_own_messages_beside_what_it_lends
+            dropped_lender_leaves_copies_and_returns_with_nothing
         }
         scans {
             upwards_is_from_the_oldest

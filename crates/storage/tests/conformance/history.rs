@@ -13,10 +13,11 @@ use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life, Message, Retention, State};
 use angarium_core::outcome::{Extras, Holder, Keep};
+use angarium_core::small_bounds;
 use angarium_core::time::Timestamp;
 use angarium_storage::{
     Batch, Direction, DropResult, Due, Note, Order, Page, PoolStore, Position, QueueChanges, RetainedEntries,
-    StoreError,
+    StoreError, Totals, limits,
 };
 
 use angarium_testbed::drivers::Storage;
@@ -70,6 +71,15 @@ struct History {
     down: u64,
     /// A body that several messages of the batch may share.
     shared: Bytes,
+    /// The bodies that entries share.
+    lent: Vec<LentBody>,
+}
+
+/// A body that several entries share.
+struct LentBody {
+    slot: Slot,
+    bytes: u64,
+    readers: Vec<(QueueId, MessageId)>,
 }
 
 impl History {
@@ -85,6 +95,7 @@ impl History {
             up: FIRST_RANK,
             down: FIRST_RANK,
             shared: Bytes::new(),
+            lent: Vec::new(),
         }
     }
 
@@ -125,7 +136,27 @@ impl History {
         let found = store.commit(&batch).await.map_or_else(answer, |()| Answer::Done);
         assert_eq!(found, expected, "{batch:?}");
         if expected == Answer::Done {
+            if seq > last {
+                self.note_lent(&batch);
+            }
             self.numbers[slot].1 = seq;
+        }
+    }
+
+    /// Enters the body that entries of an applied batch share, if several do and one of them is a copy.
+    fn note_lent(&mut self, batch: &Batch) {
+        let (mut readers, mut is_copied) = (Vec::new(), false);
+        for QueueChanges { queue, changes, .. } in &batch.queues {
+            let alike = changes.appends.iter().filter(|new| new.body.as_ptr() == self.shared.as_ptr());
+            for append in alike {
+                is_copied |= changes.lender.is_some();
+                readers.push((*queue, append.header.id));
+            }
+        }
+        readers.retain(|reader| is_held(&self.naive, reader));
+        let is_long = self.shared.len() >= small_bounds::within(limits::SHARED_BODY_BYTES);
+        if is_copied && is_long && readers.len() > 1 {
+            self.lent.push(LentBody { slot: batch.slot, bytes: self.shared.len() as u64, readers });
         }
     }
 
@@ -137,7 +168,7 @@ impl History {
         if self.dice.random_ratio(1, 2) {
             changes.low = oldest.unwrap_or(MessageId::ZERO);
         }
-        changes.changes.shares_bodies = self.dice.random_bool(0.5);
+        changes.changes.lender = self.dice.random_bool(0.5).then(|| lender(queue.slot()));
         for _ in 0..self.dice.random_range(0..4) {
             let message = self.new_message();
             self.used.push((queue, message.header.id));
@@ -315,10 +346,29 @@ impl History {
         if from.is_empty() { id(1) } else { from[self.dice.random_range(0..from.len())] }
     }
 
+    /// Checks that each queue counts the shared bodies of its entries, and the lender of a slot each of these once.
+    async fn compare_shared(&mut self, store: &Arc<dyn PoolStore>, step: u64) {
+        for body in &mut self.lent {
+            body.readers.retain(|reader| is_held(&self.naive, reader));
+        }
+        self.lent.retain(|body| !body.readers.is_empty());
+        for slot in SLOTS {
+            let lent = self.lent.iter().filter(|body| body.slot == slot).map(|body| body.bytes).sum();
+            let expected = Totals { lent, ..Totals::default() };
+            assert_eq!(store.totals(lender(slot)).await.unwrap(), expected, "lender at step {step}");
+        }
+        for queue in &self.queues {
+            let of_queue = |body: &LentBody| body.readers.iter().filter(|(of, _)| of == queue).count() as u64;
+            let shared: u64 = self.lent.iter().map(|body| body.bytes * of_queue(body)).sum();
+            let expected = Totals { shared, ..self.naive.queue(*queue).totals() };
+            assert_eq!(store.totals(*queue).await.unwrap(), expected, "totals at step {step}");
+        }
+    }
+
     async fn compare(&mut self, store: &Arc<dyn PoolStore>, step: u64) {
+        self.compare_shared(store, step).await;
         for queue in self.queues.clone() {
             let expected = self.naive.queue(queue);
-            assert_eq!(store.totals(queue).await.unwrap(), expected.totals(), "totals at step {step}");
             let asked: Vec<MessageId> = self.used.iter().map(|(_, id)| *id).rev().take(50).collect();
             assert_eq!(store.get(queue, &asked).await.unwrap(), expected.get(&asked), "get at step {step}");
             for kind in [1, 2] {
@@ -356,6 +406,15 @@ impl History {
             }
         }
     }
+}
+
+fn is_held(naive: &NaivePool, (queue, id): &(QueueId, MessageId)) -> bool {
+    naive.queues().get(queue).is_some_and(|queue| queue.entries.contains_key(id))
+}
+
+/// The queue whose copies the appends of a slot are. It has no entries, and is never dropped.
+fn lender(slot: Slot) -> QueueId {
+    QueueId::from_bytes([slot.0; 16])
 }
 
 fn answer(error: StoreError) -> Answer {

@@ -115,7 +115,7 @@ async fn database_of_the_first_version_is_used() {
     let (mut owner, mut expected) = (pool.owner().await, entries());
     expected[0].header = claimed_again(&expected[0].header);
     assert_eq!(owner.get(QUEUE, &[1, 2, 3].map(id)).await, expected);
-    let totals = Totals { messages: 3, bytes: 3, scheduled: 1, in_transfer: 1, kept: 0 };
+    let totals = Totals { messages: 3, bytes: 3, scheduled: 1, in_transfer: 1, kept: 0, ..Totals::default() };
     assert_eq!(pool.store.totals(QUEUE).await.unwrap(), totals);
     assert_eq!(owner.in_order(QUEUE, Order::Kept).await, []);
     assert_eq!(pool.store.notes(QUEUE, 1, None, 9).await.unwrap(), [note()]);

@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 
 use angarium_core::durability::Durability;
-use angarium_core::ids::Slot;
+use angarium_core::ids::{QueueId, Slot};
 use angarium_storage::{Batch, Changes, PoolStore, QueueChanges, StoreError};
 
 use super::postgres::Scene;
@@ -59,6 +59,11 @@ impl Crowd {
         );
         self.scene.server.sql(&text).parse().unwrap()
     }
+}
+
+/// The queue whose copies the messages of a slot are.
+fn lender(slot: Slot) -> QueueId {
+    queue(slot, 9)
 }
 
 /// Commits a batch. On a busy machine a connection or a statement may exceed its timeout; then the batch is sent again.
@@ -156,7 +161,11 @@ async fn refused_batch_in_statement_leaves_no_shared_body() {
     crowd.batches.clear();
     for owner in &crowd.owners {
         let body = body(owner.slot.0);
-        let copy = |at| copies_to(queue(owner.slot, at), &[with_body(1, body.clone())]);
+        let copy = |at| {
+            let mut copies = copies_to(queue(owner.slot, at), &[with_body(1, body.clone())]);
+            copies.changes.lender = Some(lender(owner.slot));
+            copies
+        };
         crowd.batches.push(owner.batch(1, vec![copy(1), copy(2)]));
     }
     for slot in (0..SLOTS).step_by(7) {
@@ -166,6 +175,9 @@ async fn refused_batch_in_statement_leaves_no_shared_body() {
     for (place, result) in crowd.commit().await.into_iter().enumerate() {
         assert_eq!(result.is_err(), place % 7 == 0, "{result:?}");
         applied += usize::from(result.is_ok());
+        let owner = &crowd.owners[place];
+        let lent = if result.is_ok() { body(owner.slot.0).len() as u64 } else { 0 };
+        assert_eq!(owner.store.totals(lender(owner.slot)).await.unwrap().lent, lent);
     }
     assert_eq!(crowd.scene.readers(), vec!["2"; applied].join(" "));
     for owner in crowd.owners.iter().filter(|owner| owner.slot.0 % 7 != 0) {

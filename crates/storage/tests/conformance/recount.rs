@@ -14,9 +14,11 @@ use angarium_journal::{Journal, Space};
 use angarium_storage::embedded::EmbeddedPool;
 use angarium_storage::{Correction, PoolStore, Recount, Totals};
 
-use angarium_testbed::owner::{Owner, SLOT, appends, messages, queue, settled};
+use crate::shared::{self, LENDER, post};
+use angarium_testbed::owner::{Owner, SLOT, appends, messages, queue, removes, settled};
 
-const WRONG: Totals = Totals { messages: 2, bytes: 7, scheduled: 2, in_transfer: 0, kept: 0 };
+const WRONG: Totals =
+    Totals { messages: 2, bytes: 7, scheduled: 2, in_transfer: 0, kept: 0, shared: 0, lent: 0 };
 
 fn open(path: &Path) -> (Journal, Arc<dyn PoolStore>) {
     let journal = Journal::open(path, &Clock::manual(1_700_000_000_000)).unwrap();
@@ -52,11 +54,14 @@ fn try_copy(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Overwrites the totals of a queue.
 async fn falsify(journal: &Journal, queue: QueueId, totals: Totals) {
-    let Totals { messages, bytes, scheduled, in_transfer, kept } = totals;
+    let Totals { messages, bytes, scheduled, in_transfer, kept, shared, lent } = totals;
     let mut value = [messages, bytes, scheduled, in_transfer].map(u64::to_be_bytes).concat();
     value.extend([0; 16]);
-    if kept > 0 {
+    if kept > 0 || shared > 0 || lent > 0 {
         value.extend(kept.to_be_bytes());
+    }
+    if shared > 0 || lent > 0 {
+        value.extend([shared, lent].map(u64::to_be_bytes).concat());
     }
     let key = Bytes::copy_from_slice(queue.as_bytes());
     journal.commit(move |txn| txn.put(Space::Totals, key, value.into())).await.unwrap();
@@ -191,4 +196,60 @@ async fn kept_entries_are_recounted_after_a_crash() {
     for queue in [none, many, right] {
         assert_eq!(store.totals(queue).await.unwrap(), expected);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_bytes_and_those_of_lenders_are_counted() {
+    let data = tempfile::tempdir().unwrap();
+    let [before, after] = ["before", "after"].map(|name| data.path().join(name));
+    let (journal, store) = open(&before);
+    let mut owner = Owner::fence(&store, SLOT, 1).await;
+    owner.apply(post()).await;
+    owner.remove(queue(SLOT, 1), &[shared::copy(1, 0)]).await;
+    let [right, lender] = [queue(SLOT, 1), LENDER].map(|queue| (queue, owner.store.totals(queue)));
+    let (right, lender) = ((right.0, right.1.await.unwrap()), (lender.0, lender.1.await.unwrap()));
+    let wrong = Totals { shared: right.1.shared + 7, ..right.1 };
+    falsify(&journal, right.0, wrong).await;
+    falsify(&journal, lender.0, Totals { lent: 1, ..lender.1 }).await;
+    copy(&before, &after);
+    let (_journal, store) = open(&after);
+    let corrections = recounted(&*store).await;
+    let corrected: Vec<_> = corrections.iter().map(|found| (found.queue, found.after)).collect();
+    assert_eq!(corrected, [right, lender]);
+    for (queue, totals) in [right, lender] {
+        assert_eq!(store.totals(queue).await.unwrap(), totals);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lender_whose_bodies_leave_while_it_is_counted_has_right_totals() {
+    let data = tempfile::tempdir().unwrap();
+    let [before, after] = ["before", "after"].map(|name| data.path().join(name));
+    let (journal, store) = open(&before);
+    let mut owner = Owner::fence(&store, SLOT, 1).await;
+    // The queues 1 and 2 have copies of one lender, the queues 3 and 4 those of another one.
+    let (mut first, mut second, other) = (post(), post().split_off(2), queue(SLOT, 9));
+    first.truncate(2);
+    second.iter_mut().for_each(|copies| copies.changes.lender = Some(other));
+    let bytes = first[0].changes.bytes() as u64;
+    owner.apply([first, second].concat()).await;
+    for lender in [LENDER, other] {
+        assert_eq!(store.totals(lender).await.unwrap().lent, bytes);
+        falsify(&journal, lender, Totals { lent: 1, ..Totals::default() }).await;
+    }
+    copy(&before, &after);
+    drop((owner, store, journal));
+
+    let (journal, store) = open(&after);
+    let mut owner = Owner::fence(&store, SLOT, 2).await;
+    // The step ends with the first wrong totals. Before the next one the other lender loses its bodies.
+    let Recount::More(found) = store.recount().await.unwrap() else { panic!("it is to be counted") };
+    let [Correction { queue: corrected, .. }] = found[..] else { panic!("one is wrong: {found:?}") };
+    let (emptied, left) = if corrected == LENDER { (other, [3, 4]) } else { (LENDER, [1, 2]) };
+    let both = |at| removes(queue(SLOT, at), &[shared::copy(at, 0), shared::copy(at, 1)]);
+    owner.apply(left.map(both).to_vec()).await;
+    recounted(&*store).await;
+    assert_eq!(store.totals(corrected).await.unwrap(), Totals { lent: bytes, ..Totals::default() });
+    assert_eq!(store.totals(emptied).await.unwrap(), Totals::default());
+    assert!(journal.is_checked());
 }

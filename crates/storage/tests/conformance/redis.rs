@@ -6,15 +6,15 @@ use std::process::Command;
 
 use angarium_core::durability::Durability;
 use angarium_core::group::GroupName;
-use angarium_core::ids::MessageId;
+use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Message, State};
 use angarium_core::outcome::{Extras, Outcome};
-use angarium_storage::{Changes, Direction, Due, Order, RemoveHint, Stamp, StoreError};
+use angarium_storage::{Changes, Direction, Due, Order, RemoveHint, Stamp, StoreError, Totals};
 use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::groups::of_group;
-use crate::shared::{COPIES, body, copies_to, copy, letters, post, post_apart};
+use crate::shared::{COPIES, LENDER, body, copies_to, copy, letters, post, post_apart};
 use angarium_testbed::drivers::{STAMP, opened, registered};
 use angarium_testbed::held::wait_until;
 use angarium_testbed::owner::{
@@ -392,11 +392,44 @@ async fn readers_are_exact_after_a_batch_with_removes() {
     assert_eq!(readers(&redis), [COPIES - 2, COPIES]);
     owner.send(owner.seq, batch).await.unwrap();
     assert_eq!(readers(&redis), [COPIES - 2, COPIES]);
-    // Some at a time, so that the parts of a drop count nothing twice.
+    assert_totals(&owner, queue(SLOT, 1), 1, 0).await;
+    assert_totals(&owner, LENDER, 0, 2).await;
+    // A dropped lender has no count to fall. Some at a time, so that the parts of a drop count nothing twice.
+    owner.drop_queue(LENDER, 1).await;
     for at in 1..=COPIES {
+        assert_totals(&owner, LENDER, 0, 0).await;
         owner.drop_queue(queue(SLOT, at), 1).await;
     }
-    assert!(readers(&redis).is_empty());
+    assert_eq!(keys_left(&redis).await, EMPTY);
+}
+
+/// Checks the bodies of a queue, all of them shared, and those that it lends.
+async fn assert_totals(owner: &Owner, queue: QueueId, shared: u64, lent: u64) {
+    let (totals, one) = (owner.store.totals(queue).await.unwrap(), body(b'1').len() as u64);
+    let of_bodies = Totals { messages: shared, bytes: shared * one, shared: shared * one, ..totals };
+    assert_eq!(totals, Totals { lent: lent * one, ..of_bodies });
+}
+
+#[tokio::test]
+async fn lender_counts_a_body_until_its_last_reader() {
+    let redis = Redis::start(SYNCED);
+    let mut owner = Owner::fence(&registered(&redis.uri("")).await, SLOT, 1).await;
+    owner.apply(post()).await;
+    // A queue with a changed header removes its entries in another way.
+    let last = owner.all(queue(SLOT, COPIES)).await[0].clone();
+    owner.update(queue(SLOT, COPIES), &[settled(last, State::Done, 30).header]).await;
+    for at in 1..=COPIES {
+        assert_totals(&owner, queue(SLOT, at), 2, 0).await;
+        assert_totals(&owner, LENDER, 0, 2).await;
+        owner.remove(queue(SLOT, at), &[copy(at, 0)]).await;
+        assert_totals(&owner, queue(SLOT, at), 1, 0).await;
+    }
+    for at in 1..=COPIES {
+        assert_totals(&owner, LENDER, 0, 1).await;
+        owner.drop_queue(queue(SLOT, at), 1).await;
+    }
+    assert_totals(&owner, LENDER, 0, 0).await;
+    assert_eq!(keys_left(&redis).await, EMPTY);
 }
 
 #[tokio::test]
@@ -423,10 +456,9 @@ async fn server_shares_no_body_without_need() {
     owner.remove(queue(SLOT, 7), &[id(2)]).await;
     assert_eq!(owner.totals(queue(SLOT, 7)).await, (1, 16));
     assert_eq!(owner.all(queue(SLOT, 7)).await[0].body, alike[2].body);
-    let mut exists = redis::cmd("EXISTS");
-    exists.arg(slot_key("bodies")).arg(slot_key("readers"));
-    let keys: u64 = exists.query(&mut redis.connect()).unwrap();
-    assert_eq!(keys, 0);
+    let keys = ["bodies", "readers", "shared", "lent", "lenders"].map(slot_key);
+    let found: u64 = redis::cmd("EXISTS").arg(&keys[..]).query(&mut redis.connect()).unwrap();
+    assert_eq!(found, 0);
 }
 
 #[tokio::test]

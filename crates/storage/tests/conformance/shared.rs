@@ -3,16 +3,19 @@
 use bytes::Bytes;
 
 use angarium_core::ids::{MessageId, QueueId};
-use angarium_core::message::{Message, State};
-use angarium_storage::{Changes, DropResult, QueueChanges};
+use angarium_core::message::{Header, Message, State};
+use angarium_storage::{Changes, DropResult, QueueChanges, Totals};
 
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::owner::{
-    Owner, SLOT, changes, claimed_again, id, in_state, queue, removes, scheduled, settled, with_body,
+    Owner, SLOT, appends, both, changes, claimed_again, id, in_state, queue, removes, scheduled, settled,
+    with_body,
 };
 
 /// Longer than what any pool would rather store again.
 const BODY_BYTES: usize = 5_000;
+/// The queue whose copies they are.
+pub const LENDER: QueueId = QueueId::from_bytes([SLOT.0; 16]);
 /// Queues with a copy.
 pub const COPIES: u64 = 4;
 
@@ -21,7 +24,7 @@ pub fn body(letter: u8) -> Bytes {
 }
 
 pub fn copies_to(queue: QueueId, copies: &[Message]) -> QueueChanges {
-    changes(queue, Changes { shares_bodies: true, ..Changes::appends(copies.to_vec()) })
+    changes(queue, Changes { lender: Some(LENDER), ..Changes::appends(copies.to_vec()) })
 }
 
 /// A queue and the copies of two of its messages: `copy(queue, message)` is their id.
@@ -34,7 +37,7 @@ pub fn post() -> Vec<QueueChanges> {
 /// The same where not all programs that read the pool know shared bodies.
 pub fn post_apart() -> Vec<QueueChanges> {
     let mut apart = post();
-    apart.iter_mut().for_each(|queue| queue.changes.shares_bodies = false);
+    apart.iter_mut().for_each(|queue| queue.changes.lender = None);
     apart
 }
 
@@ -128,4 +131,69 @@ pub async fn bodies_with_nothing_to_share_are_read_as_they_were_sent(storage: &m
             assert_eq!(owner.all(queue).await, changes.appends);
         }
     }
+}
+
+pub async fn lender_counts_a_body_until_its_last_message_is_removed(storage: &mut dyn Storage) {
+    const BODY: u64 = BODY_BYTES as u64;
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    owner.apply(post()).await;
+    let numbers = async |owner: &Owner, queue| {
+        let Totals { messages, bytes, shared, lent, .. } = owner.store.totals(queue).await.unwrap();
+        (messages, bytes, shared, lent)
+    };
+    for at in 1..=COPIES {
+        assert_eq!(numbers(&owner, queue(SLOT, at)).await, (2, 2 * BODY, 2 * BODY, 0));
+    }
+    assert_eq!(numbers(&owner, LENDER).await, (0, 0, 0, 2 * BODY));
+    for at in 1..COPIES {
+        owner.remove(queue(SLOT, at), &[copy(at, 0)]).await;
+        assert_eq!(numbers(&owner, queue(SLOT, at)).await, (1, BODY, BODY, 0));
+        assert_eq!(numbers(&owner, LENDER).await, (0, 0, 0, 2 * BODY));
+    }
+    owner.remove(queue(SLOT, COPIES), &[copy(COPIES, 0)]).await;
+    assert_eq!(numbers(&owner, LENDER).await, (0, 0, 0, BODY));
+    let header = claimed_again(&owner.get(queue(SLOT, 1), &[copy(1, 1)]).await[0].header);
+    owner.update(queue(SLOT, 1), &[Header { state: State::NoTarget, ..header }]).await;
+    assert_eq!(numbers(&owner, queue(SLOT, 1)).await, (1, BODY, BODY, 0));
+    drop(owner);
+
+    let owner = Owner::fence(&storage.open().await, SLOT, 2).await;
+    assert_eq!(numbers(&owner, LENDER).await, (0, 0, 0, BODY));
+    for at in 1..=COPIES {
+        owner.drop_queue(queue(SLOT, at), 10).await;
+    }
+    assert_eq!(numbers(&owner, LENDER).await, (0, 0, 0, 0));
+}
+
+pub async fn dropped_lender_leaves_copies_and_returns_with_nothing(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    owner.apply(post()).await;
+    owner.drop_queue(LENDER, 10).await;
+    assert_eq!(owner.store.totals(LENDER).await.unwrap(), Totals::default());
+    for at in 1..=COPIES {
+        assert_eq!(letters(&owner, at).await, *b"12");
+        owner.remove(queue(SLOT, at), &[copy(at, 0), copy(at, 1)]).await;
+    }
+    assert_eq!(owner.store.totals(LENDER).await.unwrap(), Totals::default());
+}
+
+pub async fn lender_counts_its_own_messages_beside_what_it_lends(storage: &mut dyn Storage) {
+    const BODY: u64 = BODY_BYTES as u64;
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    let (one, two) = (body(b'1'), body(b'2'));
+    let both_count = Totals { messages: 1, bytes: BODY, shared: BODY, lent: BODY, ..Totals::default() };
+    let first = appends(LENDER, &[with_body(50, one.clone())]);
+    owner.apply(vec![first, copies_to(queue(SLOT, 1), &[with_body(10, one)])]).await;
+    assert_eq!(owner.store.totals(LENDER).await.unwrap(), both_count);
+    // The batch removes the last messages of one body, and adds those of another.
+    let next = both(appends(LENDER, &[with_body(51, two.clone())]), Changes::removes(vec![id(50)]));
+    let copies = copies_to(queue(SLOT, 2), &[with_body(20, two)]);
+    owner.apply(vec![removes(queue(SLOT, 1), &[id(10)]), next, copies]).await;
+    assert_eq!(owner.store.totals(LENDER).await.unwrap(), both_count);
+    owner.remove(LENDER, &[id(51)]).await;
+    let lent = Totals { lent: BODY, ..Totals::default() };
+    assert_eq!(owner.store.totals(LENDER).await.unwrap(), lent);
+    assert!(!owner.store.holds_any(LENDER).await.unwrap());
+    owner.drop_queue(queue(SLOT, 2), 10).await;
+    assert_eq!(owner.store.totals(LENDER).await.unwrap(), Totals::default());
 }

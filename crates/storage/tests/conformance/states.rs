@@ -50,7 +50,10 @@ pub async fn entries_are_found_by_id_in_any_state(storage: &mut dyn Storage) {
 pub async fn totals_tell_states_apart(storage: &mut dyn Storage) {
     let owner = with_one_of_each(storage).await;
     let totals = owner.store.totals(queue(SLOT, 1)).await.unwrap();
-    assert_eq!(totals, Totals { messages: 7, bytes: 70, scheduled: 1, in_transfer: 3, kept: 2 });
+    assert_eq!(
+        totals,
+        Totals { messages: 7, bytes: 70, scheduled: 1, in_transfer: 3, kept: 2, ..Totals::default() }
+    );
     assert_eq!(totals.ready(), 1);
 }
 
@@ -117,7 +120,10 @@ pub async fn update_moves_an_entry_from_any_state_to_any_other(storage: &mut dyn
         kept.sort_unstable();
         assert_eq!(kept, shown(State::is_kept));
         let totals = owner.store.totals(queue(SLOT, 1)).await.unwrap();
-        assert_eq!(totals, Totals { messages: 7, bytes: 70, scheduled: 1, in_transfer: 3, kept: 2 });
+        assert_eq!(
+            totals,
+            Totals { messages: 7, bytes: 70, scheduled: 1, in_transfer: 3, kept: 2, ..Totals::default() }
+        );
     }
 }
 

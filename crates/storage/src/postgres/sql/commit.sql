@@ -36,11 +36,17 @@ WITH record AS (
     WHERE e.ctid = r.place
     RETURNING e.queue, e.state, COALESCE(octet_length(e.body), e.size)::int8 AS bytes, e.shared
 ), lowered AS (
-    -- The shared bodies of removed entries, and how many readers each keeps. A drop of another queue may have counted
-    -- them while this statement waited for the record, after its snapshot: the lock reads each row as it is now.
-    SELECT b.id, b.readers - gone.readers AS readers
-    FROM (SELECT shared, count(*)::int4 AS readers FROM removed WHERE shared IS NOT NULL GROUP BY shared) AS gone,
-        LATERAL (SELECT o.id, o.readers FROM bodies o WHERE o.id = gone.shared FOR UPDATE) AS b
+    -- The shared bodies of removed entries, and how many readers each keeps. A body without readers has its lender, unless
+    -- that queue was dropped: then the queue has no row, and must get none again. A drop of another queue may have counted
+    -- them while this statement waited for the record, after its snapshot: the locks read each row as it is now.
+    SELECT b.id, b.readers - gone.readers AS readers, l.queue AS lender, b.bytes
+    FROM (SELECT shared, count(*)::int4 AS readers FROM removed WHERE shared IS NOT NULL GROUP BY shared) AS gone
+        CROSS JOIN LATERAL (
+            SELECT o.id, o.readers, o.lender, octet_length(o.body)::int8 AS bytes FROM bodies o WHERE o.id = gone.shared
+            FOR UPDATE) AS b
+        LEFT JOIN LATERAL (
+            SELECT q.queue FROM queues q WHERE q.queue = b.lender AND b.readers <= gone.readers
+            FOR UPDATE) AS l ON true
 ), counted_down AS (
     -- Each row is there and locked, so each insert conflicts, and finds it by its key. For an update by a join the
     -- planner may scan the whole table, and the place of a row changes with each count.
@@ -60,31 +66,40 @@ WITH record AS (
             AS a (slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, first_claimed, extras,
                 grouped, body, shared)
     WHERE get_bit((SELECT slots FROM matched), a.slot) = 1
-    RETURNING queue, state, COALESCE(octet_length(body), size)::int8 AS bytes
+    RETURNING queue, state, COALESCE(octet_length(body), size)::int8 AS bytes, shared
 -- and the rest
 ), now AS (
     SELECT queue, sum(messages)::int8 AS messages, sum(bytes)::int8 AS bytes, sum(scheduled)::int8 AS scheduled,
-        sum(aside)::int8 AS aside, sum(kept)::int8 AS kept, (array_agg(low) FILTER (WHERE low IS NOT NULL))[1] AS low
+        sum(aside)::int8 AS aside, sum(kept)::int8 AS kept, sum(shared)::int8 AS shared, sum(lent)::int8 AS lent,
+        (array_agg(low) FILTER (WHERE low IS NOT NULL))[1] AS low
     FROM (
-        SELECT q.queue, LEAST(q.low, q.least) AS low, 0 AS messages, 0::int8 AS bytes, 0 AS scheduled, 0 AS aside, 0 AS kept
+        SELECT q.queue, LEAST(q.low, q.least) AS low, 0 AS messages, 0::int8 AS bytes, 0 AS scheduled, 0 AS aside,
+            0 AS kept, 0::int8 AS shared, 0::int8 AS lent
         FROM unnest($9::int2[], $10::uuid[], $11::uuid[], $12::uuid[]) AS q (slot, queue, low, least)
         WHERE get_bit((SELECT slots FROM matched), q.slot) = 1
         UNION ALL
-        SELECT queue, NULL, 1, bytes, (state = 1)::int4, (state BETWEEN 2 AND 4)::int4, (state > 4)::int4
+        SELECT queue, NULL, 1, bytes, (state = 1)::int4, (state BETWEEN 2 AND 4)::int4, (state > 4)::int4,
+            CASE WHEN shared IS NULL THEN 0::int8 ELSE bytes END, 0::int8
         FROM appended
         UNION ALL
-        SELECT queue, NULL, -1, -bytes, -(state = 1)::int4, -(state BETWEEN 2 AND 4)::int4, -(state > 4)::int4
+        SELECT queue, NULL, -1, -bytes, -(state = 1)::int4, -(state BETWEEN 2 AND 4)::int4, -(state > 4)::int4,
+            CASE WHEN shared IS NULL THEN 0::int8 ELSE -bytes END, 0::int8
         FROM removed
-        -- and of updates
+        UNION ALL
+        SELECT lender, NULL, 0, 0::int8, 0, 0, 0, 0::int8, -bytes FROM lowered WHERE lender IS NOT NULL
+        -- and of the others
     ) AS change
     GROUP BY queue
 ), counted AS (
-    INSERT INTO queues AS q (queue, messages, bytes, scheduled, aside, kept, low)
-    SELECT queue, messages, bytes, scheduled, aside, kept, low
+    -- A lender may be none of the queues of the batches, and has no bound of its head then.
+    INSERT INTO queues AS q (queue, messages, bytes, scheduled, aside, kept, shared, lent, low)
+    SELECT queue, messages, bytes, scheduled, aside, kept, shared, lent,
+        COALESCE(low, '00000000-0000-0000-0000-000000000000'::uuid)
     FROM now
     ON CONFLICT (queue) DO UPDATE
     SET messages = q.messages + excluded.messages, bytes = q.bytes + excluded.bytes,
         scheduled = q.scheduled + excluded.scheduled, aside = q.aside + excluded.aside, kept = q.kept + excluded.kept,
+        shared = q.shared + excluded.shared, lent = GREATEST(q.lent + excluded.lent, 0),
         -- The head moves on with the owner's bound, and back to an entry that becomes ready before it.
         low = LEAST(GREATEST(q.low, excluded.low), ($12::uuid[])[array_position($10::uuid[], excluded.queue)])
 )

@@ -20,15 +20,29 @@ WITH record AS (
     RETURNING e.aside, e.id, e.state, COALESCE(octet_length(e.body), e.size)::int8 AS bytes, e.shared
 ), lowered AS (
     -- As in commit.sql, for the batches that ran while this statement waited for the record.
-    SELECT b.id, b.readers - g.readers AS readers
-    FROM (SELECT shared, count(*)::int4 AS readers FROM gone WHERE shared IS NOT NULL GROUP BY shared) AS g,
-        LATERAL (SELECT o.id, o.readers FROM bodies o WHERE o.id = g.shared FOR UPDATE) AS b
+    SELECT b.id, b.readers - g.readers AS readers, l.queue AS lender, b.bytes
+    FROM (SELECT shared, count(*)::int4 AS readers FROM gone WHERE shared IS NOT NULL GROUP BY shared) AS g
+        CROSS JOIN LATERAL (
+            SELECT o.id, o.readers, o.lender, octet_length(o.body)::int8 AS bytes FROM bodies o WHERE o.id = g.shared
+            FOR UPDATE) AS b
+        LEFT JOIN LATERAL (
+            SELECT q.queue FROM queues q WHERE q.queue = b.lender AND b.readers <= g.readers
+            FOR UPDATE) AS l ON true
 ), counted_down AS (
     INSERT INTO bodies (id, readers)
     SELECT id, readers FROM lowered WHERE readers > 0
     ON CONFLICT (id) DO UPDATE SET readers = excluded.readers
 ), unread AS (
     DELETE FROM bodies WHERE id = ANY (ARRAY(SELECT id FROM lowered WHERE readers <= 0))
+), repaid AS (
+    -- Other lenders: the dropped queue is changed below, and a statement may change a row only once. Each row is there and
+    -- locked here too.
+    INSERT INTO queues AS q (queue, messages, bytes, scheduled, aside, lent, low)
+    SELECT lender, 0, 0, 0, 0, -sum(bytes)::int8, '00000000-0000-0000-0000-000000000000'::uuid
+    FROM lowered
+    WHERE lender <> $5::uuid
+    GROUP BY lender
+    ON CONFLICT (queue) DO UPDATE SET lent = GREATEST(q.lent + excluded.lent, 0)
 ), names AS (
     SELECT n.ctid AS place FROM record, notes n WHERE n.queue = $5::uuid ORDER BY n.kind, n.key LIMIT $6::int8
 ), unnoted AS (
@@ -39,6 +53,8 @@ WITH record AS (
 ), sums AS (
     SELECT count(*) AS messages, COALESCE(sum(bytes), 0)::int8 AS bytes, count(*) FILTER (WHERE state = 1) AS scheduled,
         count(*) FILTER (WHERE state BETWEEN 2 AND 4) AS aside, count(*) FILTER (WHERE state > 4) AS kept,
+        COALESCE(sum(bytes) FILTER (WHERE shared IS NOT NULL), 0)::int8 AS shared,
+        COALESCE((SELECT sum(bytes) FROM lowered WHERE lender = $5::uuid), 0)::int8 AS lent,
         (SELECT count(*) FROM part) < $6::int8 AND (SELECT count(*) FROM names) < $6::int8 AS is_last
     FROM gone
 ), ended AS (
@@ -46,7 +62,8 @@ WITH record AS (
 ), counted AS (
     UPDATE queues q
     SET messages = q.messages - s.messages, bytes = q.bytes - s.bytes, scheduled = q.scheduled - s.scheduled,
-        aside = q.aside - s.aside, kept = q.kept - s.kept,
+        aside = q.aside - s.aside, kept = q.kept - s.kept, shared = q.shared - s.shared,
+        lent = GREATEST(q.lent - s.lent, 0),
         low = GREATEST(q.low, COALESCE((SELECT id FROM gone WHERE NOT aside ORDER BY id DESC LIMIT 1), q.low))
     FROM record, sums s
     WHERE q.queue = $5::uuid AND NOT s.is_last

@@ -22,10 +22,11 @@
         (e.state BETWEEN 2 AND 4)::int4 - (u.old BETWEEN 2 AND 4)::int4 AS aside,
         (e.state > 4)::int4 - (u.old > 4)::int4 AS kept
 ), new_bodies AS (
-    INSERT INTO bodies (id, readers, body)
-    SELECT b.id, b.readers, b.body
-    FROM unnest($57::int2[], $58::uuid[], $59::int4[], $60::bytea[]) AS b (slot, id, readers, body)
+    INSERT INTO bodies (id, readers, lender, body)
+    SELECT b.id, b.readers, b.lender, b.body
+    FROM unnest($57::int2[], $58::uuid[], $59::int4[], $60::uuid[], $61::bytea[]) AS b (slot, id, readers, lender, body)
     WHERE get_bit((SELECT slots FROM matched), b.slot) = 1
+    RETURNING lender, octet_length(body)::int8 AS bytes
 ), noted AS (
     INSERT INTO notes (queue, kind, key, value, expires)
     SELECT n.queue, n.kind, n.key, n.value, n.expires

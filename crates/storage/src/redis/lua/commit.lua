@@ -1,8 +1,9 @@
--- Applies a batch. KEYS: record, bytes, schedule, buckets, bodies, readers, then ten keys for each queue.
+-- Applies a batch. KEYS: record, bytes, schedule, buckets, bodies, readers, shared, lent, lenders, then ten keys for
+-- each queue.
 -- ARGV: epoch, previous number, number, greatest id or '', tag of the numbering or '', the list of new bodies that
--- entries share: id, number of readers, body. Then for each queue: its id, the bytes of its appends, and lists: id and
--- value of appends, ids of the ready appends, id and header of updates, ids of removes, buckets with smallest and
--- greatest member, names of removed notes, name and value of written notes. A list begins with its length.
+-- entries share: id, number of readers, lender, body. Then for each queue: its id, the bytes of its appends, and lists:
+-- id and value of appends, ids of the ready appends, id and header of updates, ids of removes, buckets with smallest
+-- and greatest member, names of removed notes, name and value of written notes. A list begins with its length.
 -- The readers of a new body are all its appends, also those of entries that the batch removes.
 -- The record is checked before the first write and written last, because scripts do not roll back.
 
@@ -69,13 +70,13 @@ local function update(keys, queue, id, header)
   redis.call('HSET', keys.headers, id, header)
 end
 
--- Removes entries, each named once, and returns the bytes of their bodies.
+-- Removes entries, each named once. Returns the bytes of all their bodies, and of their shared bodies.
 local function remove_all(keys, queue, first, last)
-  local bytes, changed = 0, redis.call('EXISTS', keys.headers) == 1
+  local bytes, shared, changed = 0, 0, redis.call('EXISTS', keys.headers) == 1
   for place = first, last do
-    local released = release_body(keys, ARGV[place])
+    local released, of_shared = release_body(keys, ARGV[place])
     if released then
-      bytes = bytes + released
+      bytes, shared = bytes + released, shared + of_shared
       if changed then remove(keys, queue, ARGV[place]) end
     end
   end
@@ -84,7 +85,7 @@ local function remove_all(keys, queue, first, last)
     call_many('HDEL', keys.entries, first, last)
     call_many('ZREM', keys.ready, first, last)
   end
-  return bytes
+  return bytes, shared
 end
 
 local function touch(keys, queue, bucket, least, greatest)
@@ -106,25 +107,48 @@ local function add_notes(keys, first, last)
   end
 end
 
+-- Bytes of each new body, by its id.
+local new_bodies = {}
+
 local function add_bodies(first, last)
-  for place = first, last, 3 do
-    redis.call('HSET', KEYS[5], ARGV[place], ARGV[place + 2])
-    redis.call('HSET', KEYS[6], ARGV[place], ARGV[place + 1])
+  for place = first, last, 4 do
+    local id, lender, body = ARGV[place], ARGV[place + 2], ARGV[place + 3]
+    redis.call('HSET', KEYS[5], id, body)
+    redis.call('HSET', KEYS[6], id, ARGV[place + 1])
+    redis.call('HSET', KEYS[9], id, lender)
+    count_bytes(KEYS[8], lender, #body)
+    new_bodies[id] = #body
   end
 end
 
-add_bodies(list(3))
-local place = 7
+-- Returns the bytes of the shared bodies of appends. All of them are new bodies.
+local function shared_bytes(first, last)
+  local bytes = 0
+  for place = first + 1, last, 2 do
+    local value = ARGV[place]
+    if (string.byte(value, 1) or 0) > SHARED then
+      bytes = bytes + (new_bodies[string.sub(value, HEAD + 1)] or 0)
+    end
+  end
+  return bytes
+end
+
+local first_body, last_body = list(4)
+add_bodies(first_body, last_body)
+local place = SLOT_KEYS + 1
 while at <= #ARGV do
   local keys, queue = keys_of(place), ARGV[at]
   local bytes = tonumber(ARGV[at + 1])
-  at, place = at + 2, place + 10
-  call_many('HSET', keys.entries, list(2))
-  add_ready(keys.ready, list(1))
+  at, place = at + 2, place + QUEUE_KEYS
   local first, last = list(2)
+  local shared = first_body <= last_body and shared_bytes(first, last) or 0
+  call_many('HSET', keys.entries, first, last)
+  add_ready(keys.ready, list(1))
+  first, last = list(2)
   for update_at = first, last, 2 do update(keys, queue, ARGV[update_at], ARGV[update_at + 1]) end
-  bytes = bytes - remove_all(keys, queue, list(1))
-  count_bytes(queue, bytes)
+  local removed, removed_shared = remove_all(keys, queue, list(1))
+  count_bytes(KEYS[2], queue, bytes - removed)
+  count_bytes(KEYS[7], queue, shared - removed_shared)
   first, last = list(3)
   for touched = first, last, 3 do touch(keys, queue, ARGV[touched], ARGV[touched + 1], ARGV[touched + 2]) end
   first, last = list(1)

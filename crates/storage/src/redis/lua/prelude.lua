@@ -6,6 +6,7 @@ local SHARED = 8 -- added to the tag of an entry whose value has the id of a bod
 local SHARED_LENGTH = HEAD + 16 -- bytes of such a value
 local SPAN = 8000 -- milliseconds of a bucket of many entries that live by queue
 local READY, SCHEDULED, PREPARED, MOVING, DONE, FAILED = 0, 1, 2, 3, 5, 6 -- states
+local SLOT_KEYS, QUEUE_KEYS = 9, 10 -- numbers of the keys of a slot, and of a queue
 local MANY = 4000 -- max arguments of one call; Lua's stack has 8,000 places
 
 local function hex(raw)
@@ -75,35 +76,47 @@ end
 -- Returns the keys of one queue, which begin at index `at` of KEYS.
 local function keys_of(at)
   return {
-    schedule = KEYS[3], bodies = KEYS[5], readers = KEYS[6],
+    schedule = KEYS[3], bodies = KEYS[5], readers = KEYS[6], lent = KEYS[8], lenders = KEYS[9],
     entries = KEYS[at], headers = KEYS[at + 1], ready = KEYS[at + 2], aside = KEYS[at + 3],
     scheduled = KEYS[at + 4], ranges = KEYS[at + 5], notes = KEYS[at + 6], names = KEYS[at + 7],
     groups = KEYS[at + 8], kept = KEYS[at + 9],
   }
 end
 
--- Adds to the bytes of a queue, and removes the field at zero.
-local function count_bytes(queue, bytes)
-  if bytes ~= 0 and redis.call('HINCRBY', KEYS[2], queue, string.format('%.0f', bytes)) == 0 then
-    redis.call('HDEL', KEYS[2], queue)
+-- Adds to the bytes of a queue in one of the hashes that count them. Removes the field at zero, and below it: a dropped
+-- lender has no field when the bodies that it lent are removed.
+local function count_bytes(counts, queue, bytes)
+  if bytes ~= 0 and redis.call('HINCRBY', counts, queue, string.format('%.0f', bytes)) <= 0 then
+    redis.call('HDEL', counts, queue)
   end
 end
 
+-- Removes a body without readers, and its bytes from those of its lender.
+local function remove_body(keys, body, bytes)
+  local lender = redis.call('HGET', keys.lenders, body)
+  if lender then
+    count_bytes(keys.lent, lender, -bytes)
+    redis.call('HDEL', keys.lenders, body)
+  end
+  redis.call('HDEL', keys.bodies, body)
+end
+
 -- Prepares the removal of an entry. If its value has the id of a body, that body has one reader less, and is removed
--- with the last of them. Returns the bytes of the entry's body; nil for an absent entry.
+-- with the last of them. Returns the bytes of the entry's body, then the same number if the body is shared, or 0. For
+-- an absent entry it returns nothing.
 local function release_body(keys, id)
   local length = redis.call('HSTRLEN', keys.entries, id)
-  if length == 0 then return nil end
-  if length ~= SHARED_LENGTH then return length - HEAD end
+  if length == 0 then return end
+  if length ~= SHARED_LENGTH then return length - HEAD, 0 end
   local value = redis.call('HGET', keys.entries, id)
-  if string.byte(value, 1) <= SHARED then return length - HEAD end
+  if string.byte(value, 1) <= SHARED then return length - HEAD, 0 end
   local body = string.sub(value, HEAD + 1)
   local bytes = redis.call('HSTRLEN', keys.bodies, body)
   local left = redis.call('HINCRBY', keys.readers, body, -1)
   if left <= 0 then redis.call('HDEL', keys.readers, body) end
   -- A body without a count stays: it takes room, and no entry loses it.
-  if left == 0 then redis.call('HDEL', keys.bodies, body) end
-  return bytes
+  if left == 0 then remove_body(keys, body, bytes) end
+  return bytes, bytes
 end
 
 -- Removes an existing entry in any state, after `release_body`.

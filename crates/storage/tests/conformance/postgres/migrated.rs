@@ -7,7 +7,7 @@ use angarium_storage::{Order, PoolStore, StoreError, Totals};
 
 use super::Scene;
 use crate::groups::of_group;
-use crate::shared::{letters, post};
+use crate::shared::{LENDER, body, letters, post};
 use angarium_testbed::drivers::opened;
 use angarium_testbed::owner::{
     Owner, SLOT, all_extras, id, ids, in_state, message, messages, peer, queue, scheduled, settled,
@@ -55,7 +55,7 @@ async fn migrated_tables_keep_their_entries() {
     assert_eq!(owner.in_order(at, Order::Ready).await, [1, 2, 3, 4].map(id));
     assert_eq!(owner.in_order(at, Order::Aside).await, [5, 6, 7].map(id));
     assert_eq!(owner.in_order(at, Order::Kept).await, []);
-    let totals = Totals { messages: 7, bytes: 70, scheduled: 1, in_transfer: 2, kept: 0 };
+    let totals = Totals { messages: 7, bytes: 70, scheduled: 1, in_transfer: 2, ..Totals::default() };
     assert_eq!(owner.store.totals(at).await.unwrap(), totals);
     let heads = owner.store.groups(at, None, 10).await.unwrap();
     assert_eq!(heads.iter().map(|head| head.message.header.id).collect::<Vec<_>>(), [id(3), id(7)]);
@@ -83,6 +83,11 @@ async fn migrated_tables_take_shared_bodies() {
     owner.apply(post()).await;
     assert_eq!((scene.readers(), letters(&owner, 1).await), ("4 4".to_owned(), b"12".to_vec()));
     assert_eq!(owner.get(queue(SLOT, 1), &[id(1)]).await, messages([1]));
+    let shared = 2 * body(b'1').len() as u64;
+    let totals = owner.store.totals(queue(SLOT, 1)).await.unwrap();
+    assert_eq!((totals.messages, totals.bytes, totals.shared), (9, 70 + shared, shared));
+    let lent = owner.store.totals(LENDER).await.unwrap();
+    assert_eq!(lent, Totals { lent: shared, ..Totals::default() });
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,5 +141,6 @@ async fn statements_of_version_two_work_on_migrated_tables() {
          SELECT '00000000-0000-0009-0000-000000000009', messages, bytes, scheduled, aside, low FROM queues LIMIT 1"
     ));
     assert_eq!(owner.in_order(queue(SLOT, 1), Order::Ready).await, [1, 2, 3, 4, 9].map(id));
-    assert_eq!(scene.server.sql(&format!("SELECT sum(kept) FROM {schema}.queues")), "0");
+    let sums = format!("SELECT sum(kept), sum(shared), sum(lent) FROM {schema}.queues");
+    assert_eq!(scene.server.sql(&sums), "0|0|0");
 }

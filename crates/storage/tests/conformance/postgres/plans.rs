@@ -14,8 +14,8 @@ use crate::groups::of_group;
 use crate::shared::copies_to;
 use angarium_testbed::held::wait_until;
 use angarium_testbed::owner::{
-    Owner, SLOT, both, changes, claimed_again, id, in_state, message, messages, peer, queue, scheduled,
-    settled, with_body,
+    Owner, SLOT, appends, both, changes, claimed_again, id, in_state, message, messages, peer, queue,
+    removes, scheduled, settled, with_body,
 };
 
 /// Entries of the long queue, by rank: ready ones, a few of a group, a few aside, kept ones of another group.
@@ -27,6 +27,8 @@ const FIRST_KEPT: u64 = 3_000;
 const ALL: u64 = READY + 3 + 3 + KEPT;
 /// Bodies that two messages share each, in the test of bodies.
 const SHARED: u64 = 2_000;
+/// Other queues, in the test of lenders.
+const QUEUES: u64 = 2_000;
 
 async fn fill(owner: &mut Owner, at: QueueId) {
     let kept = |rank| of_group(settled(message(rank, "1"), State::Done, 30), "kept");
@@ -47,6 +49,14 @@ async fn fill_shared(owner: &mut Owner, at: QueueId) {
         let sent: Vec<Message> = (begin + 1..=begin + 500).map(new).collect();
         owner.apply(vec![copies_to(at, &sent), copies_to(queue(SLOT, 3), &sent)]).await;
     }
+}
+
+async fn fill_queues(owner: &mut Owner, at: QueueId) {
+    for begin in (0..QUEUES).step_by(500) {
+        let new = |number| appends(queue(SLOT, 10 + number), &messages([1]));
+        owner.apply((begin..begin + 500).map(new).collect()).await;
+    }
+    fill_shared(owner, at).await;
 }
 
 /// Checks how many index entries of messages `work` reads in the long queue, when its statements were planned without
@@ -153,5 +163,20 @@ async fn shared_bodies_are_read_and_counted_by_key() {
         })
         .await;
         assert!((200..1_000).contains(&reads), "{reads} reads with {statistics:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lenders_are_counted_by_key() {
+    for statistics in ["", "ANALYZE"] {
+        let reads = reads("queues", statistics, fill_queues, async |owner, at| {
+            let some: Vec<_> = (1..=100).map(id).collect();
+            owner.apply(vec![removes(at, &some), removes(queue(SLOT, 3), &some)]).await;
+            owner.drop_queue(at, 1_000).await;
+            owner.drop_queue(queue(SLOT, 3), 1_000).await;
+        })
+        .await;
+        // Once for each body, and a few times for each statement.
+        assert!(reads < 3 * SHARED, "{reads} reads with {statistics:?}");
     }
 }
