@@ -4,6 +4,7 @@ pub(crate) mod by_target;
 pub(crate) mod lost_targets;
 pub(crate) mod made_targets;
 pub(crate) mod mover;
+pub(crate) mod order;
 pub(crate) mod paced;
 pub(crate) mod peers;
 pub(crate) mod publication;

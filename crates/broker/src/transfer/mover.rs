@@ -35,6 +35,7 @@ use crate::transfer::MessageTransfers;
 use crate::transfer::by_target::{FailedTransfer, Pass, Transfers, worse};
 use crate::transfer::lost_targets::{check_target, is_kept_in_transfer};
 use crate::transfer::made_targets::{MadeTarget, is_ordered_by_source, needs_quota, retention_of};
+use crate::transfer::order::is_prepared_by;
 use crate::transfer::paced::{paced, paced_begin, paced_page};
 use crate::transfer::peers::{OutgoingMessages, PeerTransfers, PreparedMessages, by_peer};
 use crate::transfer::publication::AdmittedArrivals;
@@ -311,6 +312,7 @@ impl MessageTransfers {
                 absent.push(lives.arriving(message, peer));
             }
         }
+        let later = self.leave_out_later(target, peer, &mut headers, &mut absent).await?;
         let AdmittedArrivals { messages: absent, refusal } =
             self.admit_arrivals(&target.queue, peer, absent).await;
         if !absent.is_empty() {
@@ -318,7 +320,12 @@ impl MessageTransfers {
             target.queue.transfer_change(Change::prepare(absent)).await?;
         }
         dead.retain(|id| headers.iter().any(|header| header.id == *id));
-        Ok(PreparedEntries { headers, dead: count(&dead), foreign: foreign.len(), refusal })
+        Ok(PreparedEntries {
+            headers,
+            dead: count(&dead),
+            foreign: foreign.len(),
+            refusal: refusal.or(later),
+        })
     }
 
     /// Settles prepared messages by their states at their source.
@@ -349,8 +356,9 @@ impl MessageTransfers {
         if !drop.is_empty() {
             target.queue.transfer_change(Change::remove_transferred(drop)).await?;
         }
+        let later = self.leave_out_later(target, peer, &mut publish, &mut Vec::new()).await?;
         self.publish(target, publish).await?;
-        Ok(waits)
+        Ok(later.map_or(waits, |_| Pass::Waits))
     }
 
     /// Returns the states of messages at their source queue; absent ones are gone there.
@@ -385,15 +393,6 @@ pub(crate) struct PreparedEntries {
     pub(crate) foreign: usize,
     /// Why some of the messages must stay at their source for now.
     pub(crate) refusal: Option<Error>,
-}
-
-/// Whether an entry was prepared for a message of this source. No other entry may be published, nor may it stand for a
-/// message that leaves its source: it could be under a claim, or be another message.
-fn is_prepared_by(header: &Header, source: &Peer) -> bool {
-    match &header.state {
-        State::Prepared(peer) => peer.at == source.at && (peer.queue.is_none() || peer.queue == source.queue),
-        _ => false,
-    }
 }
 
 /// Fails a transfer of which messages stayed at their source, since the target has other entries of their ids.

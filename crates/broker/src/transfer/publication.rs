@@ -1,12 +1,14 @@
 //! Publication of messages that have arrived in their target, with copies for its subscriptions.
 //!
-//! A subscription that refuses them, and a quota without room, delay them: they stay at their source, which tries again.
-//! So do long ones from a subscription, where they may have shared their bodies, while their project holds twice the bytes
-//! of its quota. One that found no room after it had left its source stays prepared in the target, whose mover tries again.
+//! A subscription that refuses them, and a quota without room, delay them: they stay at their source, which tries
+//! again. So do long ones from a subscription, where they may have shared their bodies, while their project holds twice
+//! the bytes of its quota. One that found no room after it had left its source stays prepared in the target, whose
+//! mover tries again.
 
 use angarium_core::error::{Error, Part};
+use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
-use angarium_core::maps::HashMap;
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::message::{Header, Message, Peer, State};
 use angarium_core::quota::Amount;
 use angarium_core::small_bounds;
@@ -18,6 +20,7 @@ use crate::slot::queue_handle::QueueHandle;
 use crate::slot::subscriptions::FanOut;
 use crate::slot::transfers::Side;
 use crate::transfer::MessageTransfers;
+use crate::transfer::order::is_awaited;
 use crate::writer::pending::settled;
 
 /// Attempts to begin a publication while the subscriptions of its queue change, or their queues are closed.
@@ -31,8 +34,8 @@ pub(crate) struct AdmittedArrivals {
 }
 
 impl MessageTransfers {
-    /// Makes prepared entries ready, and new messages with their copies. The caller holds the transfers into the queue. In
-    /// a queue without order, a message that must wait delays no other.
+    /// Makes prepared entries ready, and new messages with their copies. The caller holds the transfers into the queue.
+    /// A message without room delays no other, in a queue with order none of another group.
     pub(crate) async fn publish(&self, target: &Side, headers: Vec<Header>) -> Result<(), Error> {
         let queue = &target.queue;
         let new = queue.publish_plain(headers).await?;
@@ -43,16 +46,24 @@ impl MessageTransfers {
         let mut messages = target.store.get(queue.id(), &ids).await?;
         messages.retain(|message| matches!(message.header.state, State::Prepared(_)));
         messages.sort_by_key(|message| message.header.id);
-        let is_ordered = queue.is_ordered();
+        let (is_ordered, now) = (queue.is_ordered(), self.0.replica.clock.now());
         let (mut begun, mut result) = (Vec::new(), Ok(()));
+        let mut waiting: HashSet<GroupName> = HashSet::default();
         for message in messages {
+            let header = &message.header;
+            if header.group.as_ref().is_some_and(|group| waiting.contains(group)) {
+                continue;
+            }
             match self.begin_arrival(queue, &message).await {
                 // The next one of its group must not be before it.
                 Ok(Some(arrival)) if is_ordered => finish(arrival).await?,
                 Ok(Some(arrival)) => begun.push(arrival),
                 Ok(None) => {}
-                Err(error) if is_ordered => return Err(error),
-                Err(error) => result = result.and(Err(error)),
+                Err(error) if is_ordered && !is_of_message(&error) => return Err(error),
+                Err(error) => {
+                    result = result.and(Err(error));
+                    waiting.extend(header.group.clone().filter(|_| is_ordered && is_awaited(header, now)));
+                }
             }
         }
         for arrival in begun {
@@ -99,25 +110,31 @@ impl MessageTransfers {
         Ok(fan_out)
     }
 
-    /// Chooses the arriving messages whose copies have room at present: the others stay at their source. In a queue with
-    /// order it chooses none behind one that must wait.
+    /// Chooses the arriving messages that have room at present, with their copies: the others stay at their source. In
+    /// a queue with order it chooses none behind one that must wait.
     pub(crate) async fn admit_arrivals(
         &self,
         queue: &QueueHandle,
         source: &Peer,
-        arriving: Vec<Message>,
+        mut arriving: Vec<Message>,
     ) -> AdmittedArrivals {
+        let (is_ordered, mut refusal) = (queue.is_ordered(), None);
+        let is_long = |message: &Message| message.body.len() >= small_bounds::within(SHARED_BODY_BYTES);
         if source.at.name.subscription().is_some()
-            && arriving.iter().any(|message| message.body.len() >= small_bounds::within(SHARED_BODY_BYTES))
+            && let Some(first) = arriving.iter().position(is_long)
             && let Err(error) = self.0.quotas.check_excess(&queue.at().project).await
         {
-            return AdmittedArrivals { messages: Vec::new(), refusal: Some(error) };
+            refusal = Some(error);
+            if is_ordered {
+                arriving.truncate(first);
+            } else {
+                arriving.retain(|message| !is_long(message));
+            }
         }
         if !queue.has_subscriptions() || !arriving.iter().any(|message| is_new(&message.header)) {
-            return AdmittedArrivals { messages: arriving, refusal: None };
+            return AdmittedArrivals { messages: arriving, refusal };
         }
-        let (is_ordered, mut taken) = (queue.is_ordered(), HashMap::default());
-        let (mut messages, mut refusal) = (Vec::new(), None);
+        let (mut messages, mut taken) = (Vec::new(), HashMap::default());
         let mut copies = Amount::default();
         for message in arriving {
             if !is_new(&message.header) {
@@ -155,6 +172,11 @@ impl MessageTransfers {
         }
         self.0.quotas.reserve(&queue.at().project, copies).await.map(drop)
     }
+}
+
+/// Whether a publication failed because of its message and not because of a part that the others need too.
+fn is_of_message(error: &Error) -> bool {
+    matches!(error, Error::SubscriptionFull { .. } | Error::OverQuota { .. } | Error::Invalid { .. })
 }
 
 /// Waits until a publication is durable. Then the oldest copies beyond the bounds of subscriptions are removed.

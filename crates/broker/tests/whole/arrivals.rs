@@ -17,7 +17,7 @@ use super::deadletters::{FOR_EVER, Lives, ONCE, claim_once};
 use super::explain::explain;
 use super::faulty::Fault;
 use super::holds::{effects, hold_terms};
-use super::outcomes::faulty;
+use super::outcomes::{Faulty, faulty};
 use super::peek::peek_of;
 use super::quotas::Bounded;
 use super::requeue::AT_ONCE;
@@ -157,6 +157,92 @@ async fn arrivals_in_fifo_queue_keep_order_of_groups() {
             assert_eq!(got, of_group, "{at:?}");
         }
     }
+}
+
+/// A message of group `a` that has left `q.fifo` and waits, prepared in its target, for room in a full subscription
+/// there. One of group `c` has left with it. That one and the next one of group `a` need no room.
+struct WithoutRoom {
+    faulty: Faulty,
+    target: QueueRef,
+    full: QueueRef,
+    way: QueueRef,
+}
+
+fn grouped(group: &str, body: &str) -> NewMessage {
+    NewMessage { group: Some(GroupName::new(group, "group").unwrap()), ..with_body(body) }
+}
+
+impl WithoutRoom {
+    async fn begin() -> Self {
+        let (faulty, q) = (faulty().await, queue("q.fifo"));
+        // In another slot, the post to the target does not wait behind the held batch of the source.
+        let mut targets = (0..).map(|number| queue(&format!("target{number}.fifo")));
+        let target = targets.find(|target| target.slot() != q.slot()).unwrap();
+        let whole = &faulty.whole;
+        let refusing =
+            r#"{"max_messages": 1, "overflow": "refuse", "filter": {"k": ["a"]}, "filter_scope": "body"}"#;
+        let full = whole.subscribe_with(&target, "pull:full", refusing).await;
+        let (_, way) = whole.subscribe(&q, &format!("queue:{}", target.name)).await;
+        let post = async |at: &QueueRef, messages: Vec<NewMessage>| {
+            whole.broker.messages_post(at, messages, None).await.unwrap();
+        };
+        // All queues are open from here on.
+        post(&q, vec![grouped("z", r#"{"k": "z"}"#)]).await;
+        until("the first one has not arrived", async || whole.take_bodies(&target, 1).await.len() == 1).await;
+        until("the first one has not left", async || whole.stored(&way).await == 0).await;
+        // Both are admitted and prepared; the room of the first is taken before they have left their source.
+        faulty.pool.next(&[Fault::Held]);
+        faulty.pool.skip(2);
+        post(&q, vec![grouped("a", r#"{"k": "a", "n": 1}"#), grouped("c", r#"{"k": "z", "n": 3}"#)]).await;
+        until("their removal is not tried", async || faulty.pool.is_done()).await;
+        post(&target, vec![grouped("b", r#"{"k": "a", "n": 0}"#)]).await;
+        faulty.pool.release();
+        until("they have not left", async || whole.stored(&way).await == 0).await;
+        post(&q, vec![grouped("a", r#"{"k": "z", "n": 2}"#)]).await;
+        Self { faulty, target, full, way }
+    }
+
+    /// Takes the messages of other groups: they do not wait.
+    async fn take_others(&self) {
+        let mut got = self.take(2).await;
+        got.sort();
+        assert_eq!(got, [r#"{"k": "a", "n": 0}"#, r#"{"k": "z", "n": 3}"#]);
+    }
+
+    /// Takes messages from the target until it has given as many.
+    async fn take(&self, count: usize) -> Vec<String> {
+        let mut got = Vec::new();
+        until("messages are missing", async || {
+            got.extend(self.faulty.whole.take_bodies(&self.target, 10).await);
+            got.len() >= count
+        })
+        .await;
+        got
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn later_arrival_of_group_waits_for_one_without_room() {
+    let house = WithoutRoom::begin().await;
+    let whole = &house.faulty.whole;
+    let why = "an earlier message of the group has not arrived yet";
+    until("the later one is not tried", async || {
+        whole.stored(&house.way).await == 0 || explain(whole, &house.way).await.says.contains(why)
+    })
+    .await;
+    house.take_others().await;
+    assert_eq!(whole.stored(&house.way).await, 1, "the later one stays at its source");
+    whole.broker.queue_purge(&house.full).await.unwrap();
+    assert_eq!(house.take(2).await, [r#"{"k": "a", "n": 1}"#, r#"{"k": "z", "n": 2}"#]);
+}
+
+/// The earlier one may never have room.
+#[tokio::test(flavor = "multi_thread")]
+async fn later_arrival_of_group_waits_ten_minutes_at_most() {
+    let house = WithoutRoom::begin().await;
+    house.take_others().await;
+    house.faulty.whole.clock.advance(601_000);
+    assert_eq!(house.take(1).await, [r#"{"k": "z", "n": 2}"#]);
 }
 
 /// Whatever the fault, and whichever step it stops, a message that arrives brings its copy once.
