@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
@@ -79,6 +80,7 @@ impl Store {
             .manual_journal_persist(true)
             .max_journaling_size(LOG_BYTES)
             .cache_size(limits::STORE_CACHE_BYTES)
+            .worker_threads(workers())
             .open()
             .map_err(failed)?;
         let options = || KeyspaceCreateOptions::default().max_memtable_size(limits::STORE_TABLE_BYTES);
@@ -203,6 +205,12 @@ impl Store {
 fn other_format(path: &Path, found: &[u8]) -> OpenError {
     let found = String::from_utf8_lossy(found).into_owned();
     OpenError::Format { path: PathBuf::from(path), found }
+}
+
+/// Returns the number of threads that flush and merge tables.
+fn workers() -> usize {
+    let (least, most) = limits::STORE_WORKERS;
+    available_parallelism().map_or(least, |processors| processors.get().clamp(least, most))
 }
 
 /// Writes a group that restarts the group numbers of a store, after damage was accepted.
