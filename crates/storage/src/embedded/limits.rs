@@ -5,6 +5,6 @@
 pub const RECOUNT_ENTRIES: usize = 1_000;
 /// Max bytes of the values of these entries.
 pub const RECOUNT_BYTES: usize = 1 << 20;
-/// Max number of times that a queue with corrected totals is counted again, and that lenders are. Once is enough, unless
-/// the totals reached zero during the count.
+/// Max number of times that a queue with corrected totals is counted again, and that all lenders are counted again
+/// after a correction. Once is enough, unless totals reached zero during the count.
 pub const RECOUNT_AGAIN: usize = 4;

@@ -102,7 +102,7 @@ impl PoolStore for EmbeddedPool {
             return Ok(Recount::Done);
         }
         if let Err(closed) = self.journal.check_open() {
-            // The view of an unfinished count would keep the old files open, and the journal waits for them before it
+            // The scans of an unfinished count would keep the old files open, and the journal waits for them before it
             // opens again.
             *self.counted.lock() = None;
             return Err(failed(closed));

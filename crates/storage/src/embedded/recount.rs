@@ -1,25 +1,30 @@
 //! Recount of the entries of queues after a crash: totals are updated by additions, so a wrong total would stay wrong.
 //!
-//! A queue is counted in one view, some entries at a time. The difference to the totals of the same view is added to
-//! the current totals, because later batches change both numbers equally. There is one exception: totals that were too
-//! low may be decreased to zero by removals before the queue is empty; then the correction makes them too high. So a
-//! corrected queue is counted again, until its totals are correct.
+//! A queue is counted as it was in one view, some entries at a time. The difference to the totals of the same view is
+//! added to the current totals, because later batches change both numbers equally. There is one exception: totals that
+//! were too low may be decreased to zero by removals before the queue is empty; then the correction makes them too
+//! high. So a corrected queue is counted again, until its totals are correct.
 //!
-//! A queue that cannot be read is skipped, and the next ones are counted. After all queues the shared bodies are counted,
-//! and with them what each lender lends: in one view for all lenders, and again after corrections.
+//! A queue that cannot be read is skipped, and the next ones are counted. After all queues the shared bodies are
+//! counted, and with them what each lender lends: in one view for all lenders, and again after corrections.
+//!
+//! A count may take minutes. So it holds scans of its view, and not the view itself, which would keep in memory all
+//! that is written meanwhile.
 
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 
 use bytes::Bytes;
 use tracing::warn;
 
+use super::entries::StoredEntry;
 use super::limits;
 use super::stored::{self, BodyReaders, QueueTotals};
-use super::{batch, entries, failed, scan};
+use super::{batch, entries, failed};
 use crate::{Correction, StoreError, Totals};
 use angarium_core::ids::QueueId;
 use angarium_core::message::State;
-use angarium_journal::{Journal, Space, Txn, View};
+use angarium_journal::{Journal, ReadPair, Space, Txn, View};
 
 const SPACES: [Space; 3] = [Space::Entries, Space::Aside, Space::Kept];
 
@@ -75,15 +80,18 @@ impl Progress {
     }
 }
 
+/// The rest of a scan.
+type ScanRest<T> = Box<dyn Iterator<Item = T> + Send>;
+
 /// A queue that is being counted.
 struct QueueCount {
-    view: View,
     queue: QueueId,
     stored: Totals,
     counted: Totals,
-    /// The index in [`SPACES`], and the first key that is not counted.
-    space: usize,
-    from: Bytes,
+    /// Its entries that are not counted, with their spaces, in the order of [`SPACES`].
+    entries: Peekable<ScanRest<(Space, ReadPair)>>,
+    /// Its changed headers. Those before the next entry aside are not needed any more.
+    headers: Peekable<ScanRest<ReadPair>>,
 }
 
 /// The rest of what one step may read.
@@ -150,7 +158,7 @@ fn next(journal: &Journal, progress: &mut Progress) -> Result<Option<QueueCount>
         let id = key[..].try_into().map_err(|_| stored::damaged("the key of a queue"))?;
         let queue = QueueId::from_bytes(id);
         match QueueTotals::decode(Some(&value)) {
-            Ok(found) => return Ok(Some(QueueCount::new(view, queue, &found))),
+            Ok(found) => return Ok(Some(QueueCount::begin(&view, queue, &found))),
             Err(error) => progress.skip(queue, &error),
         }
     }
@@ -159,10 +167,13 @@ fn next(journal: &Journal, progress: &mut Progress) -> Result<Option<QueueCount>
 
 /// The bytes of shared bodies, by their lenders.
 struct LentCount {
-    view: View,
     lent: BTreeMap<QueueId, u64>,
-    /// The first key that is not read, in readers and then in totals; none at the end.
-    place: Option<(Space, Bytes)>,
+    /// The bodies that are not counted.
+    readers: ScanRest<ReadPair>,
+    /// The totals that are not compared.
+    totals: ScanRest<ReadPair>,
+    /// Whether all totals were compared.
+    is_end: bool,
     /// Whether a lender had wrong totals.
     has_corrected: bool,
 }
@@ -188,7 +199,7 @@ fn count_lent(
         }
     };
     lending.has_corrected |= wrong.is_some();
-    if lending.place.is_some() {
+    if !lending.is_end {
         progress.lending = Some(lending);
     } else if lending.has_corrected && progress.lent_again < limits::RECOUNT_AGAIN {
         progress.lent_again += 1;
@@ -201,30 +212,30 @@ fn count_lent(
 impl LentCount {
     fn begin(journal: &Journal) -> Result<Self, StoreError> {
         let view = journal.view().map_err(failed)?;
-        let place = Some((Space::Readers, Bytes::new()));
-        Ok(Self { view, lent: BTreeMap::new(), place, has_corrected: false })
+        let rest = |space| -> ScanRest<ReadPair> { Box::new(view.scan(space, &[], &[]).fuse()) };
+        let (readers, totals) = (rest(Space::Readers), rest(Space::Totals));
+        Ok(Self { lent: BTreeMap::new(), readers, totals, is_end: false, has_corrected: false })
     }
 
     /// Counts bodies, then compares totals, until the budget is spent or totals are wrong.
     fn count_on(&mut self, budget: &mut Budget) -> Result<Option<Correction>, StoreError> {
-        while let Some((space, from)) = self.place.take() {
-            for pair in self.view.scan(space, &[], &from) {
-                let (key, value) = pair.map_err(failed)?;
-                if budget.is_spent() {
-                    self.place = Some((space, key));
-                    return Ok(None);
-                }
+        while !budget.is_spent() {
+            if let Some(pair) = self.readers.next() {
+                let (_, value) = pair.map_err(failed)?;
                 budget.take(value.len());
-                if space == Space::Readers {
-                    let BodyReaders { lender, bytes, .. } = BodyReaders::decode(&value)?;
-                    *self.lent.entry(lender).or_default() += u64::from(bytes);
-                } else if let Some(wrong) = self.compare(&key, &value)? {
-                    let next = [&key[..], &[0]].concat();
-                    self.place = Some((space, next.into()));
-                    return Ok(Some(wrong));
-                }
+                let BodyReaders { lender, bytes, .. } = BodyReaders::decode(&value)?;
+                *self.lent.entry(lender).or_default() += u64::from(bytes);
+                continue;
             }
-            self.place = (space == Space::Readers).then(|| (Space::Totals, Bytes::new()));
+            let Some(pair) = self.totals.next() else {
+                self.is_end = true;
+                break;
+            };
+            let (key, value) = pair.map_err(failed)?;
+            budget.take(value.len());
+            if let Some(wrong) = self.compare(&key, &value)? {
+                return Ok(Some(wrong));
+            }
         }
         Ok(None)
     }
@@ -243,36 +254,61 @@ impl LentCount {
 }
 
 impl QueueCount {
-    fn new(view: View, queue: QueueId, found: &QueueTotals) -> Self {
+    fn begin(view: &View, queue: QueueId, found: &QueueTotals) -> Self {
         // Keys below the head were removed, so the count begins at the head.
-        let from = stored::entry_key(queue, found.low);
+        let (id, head) = (queue.as_bytes(), stored::entry_key(queue, found.low));
+        let scans = SPACES.map(|space| {
+            let from = if space == Space::Entries { &head[..] } else { &id[..] };
+            view.scan(space, id, from).map(move |pair| (space, pair))
+        });
+        let entries: ScanRest<(Space, ReadPair)> = Box::new(scans.into_iter().flatten());
+        let headers: ScanRest<ReadPair> = Box::new(view.scan(Space::Headers, id, id));
         // What it lends is counted after all queues.
         let counted = Totals { lent: found.totals.lent, ..Totals::default() };
-        Self { view, queue, stored: found.totals, counted, space: 0, from }
+        let (entries, headers) = (entries.peekable(), headers.peekable());
+        Self { queue, stored: found.totals, counted, entries, headers }
     }
 
     /// Counts until the budget is spent. Returns whether the whole queue is counted.
     fn count_on(&mut self, budget: &mut Budget) -> Result<bool, StoreError> {
-        while let Some(space) = SPACES.get(self.space) {
-            for pair in self.view.scan(*space, self.queue.as_bytes(), &self.from) {
-                let (key, value) = pair.map_err(failed)?;
-                if budget.is_spent() {
-                    self.from = key;
-                    return Ok(false);
+        while !budget.is_spent() {
+            match self.entries.peek() {
+                None => return Ok(true),
+                Some((Space::Aside, Ok((key, _)))) => {
+                    let is_before = |pair: &ReadPair| pair.as_ref().is_ok_and(|(other, _)| other < key);
+                    if self.headers.next_if(is_before).is_some() {
+                        budget.take(0);
+                        continue;
+                    }
                 }
-                budget.take(value.len());
-                let stored = entries::decode_entry(stored::entry_id(&key)?, &value)?;
-                let state = match space {
-                    Space::Entries => State::Ready,
-                    _ => scan::header(&self.view, self.queue, &stored)?.state,
-                };
-                batch::count(&mut self.counted, &state, stored.body.bytes());
-                self.counted.shared += stored.body.shared().map_or(0, |place| place.bytes.into());
+                Some(_) => {}
             }
-            self.space += 1;
-            self.from = Bytes::copy_from_slice(self.queue.as_bytes());
+            let Some((space, pair)) = self.entries.next() else { return Ok(true) };
+            let (key, value) = pair.map_err(failed)?;
+            budget.take(value.len());
+            let stored = entries::decode_entry(stored::entry_id(&key)?, &value)?;
+            let state = match space {
+                Space::Entries => State::Ready,
+                // Done and failed entries count in the same way.
+                Space::Kept => State::Done,
+                _ => self.state_aside(&key, &stored)?,
+            };
+            batch::count(&mut self.counted, &state, stored.body.bytes());
+            self.counted.shared += stored.body.shared().map_or(0, |place| place.bytes.into());
         }
-        Ok(true)
+        Ok(false)
+    }
+
+    /// Returns the state of an entry aside, by its changed header if it has one. The headers before it were passed.
+    fn state_aside(&mut self, key: &Bytes, stored: &StoredEntry) -> Result<State, StoreError> {
+        let is_behind = |pair: &ReadPair| pair.as_ref().is_ok_and(|(other, _)| other > key);
+        match self.headers.next_if(|pair| !is_behind(pair)) {
+            Some(pair) => {
+                let (_, changed) = pair.map_err(failed)?;
+                Ok(entries::decode_header(stored.header.id, &changed)?.state)
+            }
+            None => Ok(stored.header.state.clone()),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use angarium_storage::embedded::EmbeddedPool;
 use angarium_storage::{Correction, PoolStore, Recount, Totals};
 
 use crate::shared::{self, LENDER, post};
-use angarium_testbed::owner::{Owner, SLOT, appends, messages, queue, removes, settled};
+use angarium_testbed::owner::{Owner, SLOT, appends, claimed_again, messages, queue, removes, settled};
 
 const WRONG: Totals =
     Totals { messages: 2, bytes: 7, scheduled: 2, in_transfer: 0, kept: 0, shared: 0, lent: 0 };
@@ -196,6 +196,34 @@ async fn kept_entries_are_recounted_after_a_crash() {
     for queue in [none, many, right] {
         assert_eq!(store.totals(queue).await.unwrap(), expected);
     }
+}
+
+/// Some changed headers are of ready entries, before, between and behind the others.
+#[tokio::test]
+async fn entries_with_changed_headers_are_recounted() {
+    let data = tempfile::tempdir().unwrap();
+    let (first, crashed) = (data.path().join("first"), data.path().join("crashed"));
+    let wrong = queue(SLOT, 1);
+    let (journal, store) = open(&first);
+    let sent = messages(1..=9);
+    let mut owner = Owner::fence(&store, SLOT, 1).await;
+    owner.apply(vec![appends(wrong, &sent)]).await;
+    let changed = |place: usize, state| Header { state, ..claimed_again(&sent[place].header) };
+    let ready = [0, 3, 6, 8].map(|place| changed(place, State::Ready));
+    let aside = [(1, State::NoTarget), (4, State::Scheduled), (7, State::NoTarget)];
+    owner.update(wrong, &ready).await;
+    owner.update(wrong, &aside.map(|(place, state)| changed(place, state))).await;
+    owner.update(wrong, &[changed(1, State::Scheduled)]).await;
+    let expected = store.totals(wrong).await.unwrap();
+    assert_eq!((expected.messages, expected.scheduled, expected.in_transfer), (9, 2, 1));
+    falsify(&journal, wrong, WRONG).await;
+    copy(&first, &crashed);
+    drop((owner, store, journal));
+
+    let (_journal, store) = open(&crashed);
+    let found = recounted(&*store).await;
+    assert_eq!(found.iter().map(|found| found.after).collect::<Vec<_>>(), [expected]);
+    assert_eq!(store.totals(wrong).await.unwrap(), expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
