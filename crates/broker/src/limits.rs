@@ -199,10 +199,11 @@ pub const COPIED_NOTE_SECONDS: u32 = 86_400;
 /// Pauses between attempts of a transfer whose target cannot be reached: the first and the longest. Each is twice the
 /// one before.
 pub const MOVE_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// How long later messages of a group stay at their source because an earlier one, which has left it, is not published:
-/// from when the earlier one was prepared, and its delay was over. After that they arrive before it.
+/// How long later messages of a group stay at their source because an earlier one, which has left it, is not published.
+/// The time begins when the earlier one is prepared, or when its delay ends. After that they arrive before it.
 pub const ORDER_WAIT_SECONDS: u32 = 600;
-/// Pages of [`MOVE_MESSAGES`] entries in which such an earlier message is sought.
+/// Pages in which such an earlier message is sought, each of at most [`MOVE_MESSAGES`] entries and [`MOVE_BYTES`].
+/// Later messages do not wait for one that is further away.
 pub const ORDER_PAGES: usize = 4;
 /// How long transfers into a queue are held while the replica that serves their source is asked for messages or told to
 /// release them. Other operations wait twice as long for the transfers into the queue.

@@ -52,6 +52,8 @@ pub(crate) struct Transfers {
     /// Messages that wait behind a transfer to their target: they are not read again before it has ended. Only messages
     /// that memory knows to be in transfer.
     behind: HashMap<MessageId, QueueRef>,
+    /// Targets for which messages had to wait in this pass.
+    barred: HashSet<QueueRef>,
     /// The last message that a pass at a rate has examined. The next pass begins behind it.
     examined: Option<MessageId>,
     /// Whether a transfer has succeeded since [`Transfers::take_moved`].
@@ -69,6 +71,8 @@ impl Transfers {
     /// counts as in progress until the entries were examined, so that none of them is sent twice.
     pub(crate) fn collect(&mut self) {
         self.poll_ended(&mut Context::from_waker(Waker::noop()));
+        // Their messages that wait behind a transfer may be no part of this pass.
+        self.barred = self.tasks.keys().cloned().collect();
     }
 
     /// Returns the last message that a pass at a rate has examined; none when the next one begins with the first.
@@ -89,6 +93,17 @@ impl Transfers {
     /// Whether a transfer to this target is in progress.
     pub(crate) fn has(&self, target: &QueueRef) -> bool {
         self.tasks.contains_key(target)
+    }
+
+    /// Records that messages of this pass to a target must wait for the next pass.
+    pub(crate) fn bar(&mut self, target: &QueueRef) {
+        self.barred.insert(target.clone());
+    }
+
+    /// Whether messages to this target have had to wait since [`Transfers::collect`], like those of a transfer that
+    /// failed. A queue with order sends no more to the target in this pass: later messages would arrive first.
+    pub(crate) fn is_barred(&self, target: &QueueRef) -> bool {
+        self.barred.contains(target)
     }
 
     /// Returns the messages in transfer that a pass must examine: all but those behind a transfer in progress.
@@ -172,7 +187,7 @@ impl Transfers {
 
     /// Removes the transfers that have ended; the others wake the task.
     fn poll_ended(&mut self, context: &mut Context<'_>) {
-        let Self { tasks, has_moved, has_failed, failed, refusals, .. } = self;
+        let Self { tasks, barred, has_moved, has_failed, failed, refusals, .. } = self;
         tasks.retain(|target, transfer| {
             let Poll::Ready(ended) = Pin::new(transfer).poll(context) else { return true };
             let unknown = |_| Err(Error::unknown(Part::Server, "a task ended without an answer"));
@@ -185,6 +200,7 @@ impl Transfers {
                     if refusals.len() < limits::TRANSFER_TARGETS || refusals.contains_key(target) {
                         refusals.insert(target.clone(), refusal_text(&error));
                     }
+                    barred.insert(target.clone());
                     *failed = Some(FailedTransfer { target: target.clone(), error });
                     *has_failed = true;
                 }
@@ -229,6 +245,22 @@ mod tests {
         transfers.moved().await;
         assert!(transfers.take_moved() && !transfers.has(&target("slow")));
         assert_eq!(transfers.finish(&[]).await, Pass::Idle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn target_with_waiting_messages_is_barred_until_next_pass() {
+        let mut transfers = Transfers::default();
+        let failed = Err(Error::unavailable(Part::Storage, "as planned"));
+        transfers.begin(target("fails"), ends_after(10, failed));
+        transfers.begin(target("slow"), ends_after(3_000, Ok(())));
+        assert_eq!(transfers.finish(&[target("fails")]).await, Pass::Waits);
+        assert!(transfers.is_barred(&target("fails")) && !transfers.is_barred(&target("slow")));
+        transfers.collect();
+        assert!(transfers.is_barred(&target("slow")) && !transfers.is_barred(&target("fails")));
+        transfers.moved().await;
+        assert!(transfers.is_barred(&target("slow")), "until the next pass");
+        transfers.collect();
+        assert!(!transfers.is_barred(&target("slow")));
     }
 
     #[tokio::test(start_paused = true)]

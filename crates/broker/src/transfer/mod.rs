@@ -1,5 +1,6 @@
 //! Transfers of messages between queues (P5): dead letters, redrives, and transfers that an earlier owner has begun.
 
+pub(crate) mod arriving;
 pub(crate) mod by_target;
 pub(crate) mod lost_targets;
 pub(crate) mod made_targets;

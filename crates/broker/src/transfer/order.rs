@@ -22,7 +22,8 @@ use crate::transfer::MessageTransfers;
 
 impl MessageTransfers {
     /// Leaves messages of one source out of the `prepared` and the `arriving` ones if an earlier entry of their group
-    /// is not published. Returns their error, if there are any. The caller holds the transfers into the queue.
+    /// is not published. Returns why they must wait; none if it left out none. The caller holds the transfers into the
+    /// queue.
     pub(crate) async fn leave_out_later(
         &self,
         target: &Side,
@@ -44,8 +45,9 @@ impl MessageTransfers {
         Ok((!has_all).then_some(Error::Busy(why)))
     }
 
-    /// Returns, by group, the first entries that this source has prepared in a target with order, before the last of
-    /// these messages. Leaves out these messages, and entries that no message waits for any more.
+    /// Returns, by group, the first entry that this source has prepared in a target with order, before the last of
+    /// these messages. Leaves out these messages, and entries that no message waits for any more. Finds an entry only
+    /// within [`limits::ORDER_PAGES`] before that message.
     async fn unpublished_before(
         &self,
         target: &Side,
@@ -64,11 +66,11 @@ impl MessageTransfers {
             is_prepared_by(header, source) && !ids.contains(&header.id) && is_awaited(header, now)
         };
         let (queue, mut after) = (target.queue.id(), Position::id(last));
-        let most = PageBound { messages: limits::MOVE_MESSAGES, bytes: limits::MOVE_BYTES };
+        let bound = PageBound { messages: limits::MOVE_MESSAGES, bytes: limits::MOVE_BYTES };
         for _ in 0..limits::ORDER_PAGES {
-            let page = target.store.scan(queue, Order::Aside, Direction::Down, Some(after), most).await;
+            let page = target.store.scan(queue, Order::Aside, Direction::Down, Some(after), bound).await;
             let page = match page {
-                // It will never be published.
+                // A damaged entry will never be published, and the entries before it cannot be read.
                 Err(error) if error.is_damaged() => break,
                 page => page?,
             };

@@ -36,9 +36,10 @@ use crate::slot::commit::count;
 use crate::slot::state::Slot;
 use crate::slot::transfers::{Side, TransferTerms};
 use crate::transfer::MessageTransfers;
+use crate::transfer::arriving::dead_letters;
 use crate::transfer::lost_targets::check_target;
 use crate::transfer::made_targets::{MadeTarget, is_ordered_by_source, needs_quota, retention_of};
-use crate::transfer::mover::{PreparedEntries, dead_letters, refuse_foreign};
+use crate::transfer::mover::{PreparedEntries, refuse_foreign};
 use crate::writer::change::Change;
 
 /// The latest epoch of each slot whose owner has requested transfers. The lock is held for single look-ups.
