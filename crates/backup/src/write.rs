@@ -92,8 +92,8 @@ impl<R: BackupReceiver> BackupWriter<R> {
         &self.place
     }
 
-    /// Writes a whole backup. `views` are those of the journals of `head`, in their order. They are dropped at once, since
-    /// they would keep in memory what is written during the backup: their scans are enough.
+    /// Writes a whole backup. `views` are those of the journals of `head`, in their order. They are dropped as soon as
+    /// their scans are open: they would keep in memory all that is written during the backup.
     pub fn write(&mut self, head: &Head, views: Vec<View>) -> Result<Manifest, WriteError<R::End>> {
         let spaces = head.check().and_then(|()| head.spaces()).map_err(WriteError::Head)?;
         let scans = |view: View| spaces.iter().map(|space| (*space, view.scan(*space, b"", b""))).collect();

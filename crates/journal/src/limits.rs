@@ -52,9 +52,9 @@ pub const STORE_FILE_BYTES: u64 = 16 << 20;
 pub const STORE_TABLE_BYTES: u64 = 16 << 20;
 /// Bytes of its block cache.
 pub const STORE_CACHE_BYTES: u64 = 32 << 20;
-/// Least and greatest number of threads that flush and merge its tables, one for each processor. The first one only
-/// flushes: while all others merge, it puts each further merge back into the queue without a pause. With two threads it
-/// did so all the time.
+/// Min and max number of threads that flush and merge its tables; between them it has one for each processor. The first
+/// thread only flushes: while all others merge, it puts each further merge back into the queue without a pause. With
+/// two threads it would do so during every merge.
 pub const STORE_WORKERS: (usize, usize) = (3, 4);
 
 /// Default of the commit deadline: max time for a commit before new work is refused and the waiters are told that the

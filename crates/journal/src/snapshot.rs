@@ -26,8 +26,8 @@ impl StoreSnapshot {
     /// Chains the pairs before the lost keys, one error in their place, and the pairs after them. `shown` is the last
     /// key that the caller may see.
     ///
-    /// The pairs are those of the tree: they hold its tables of that moment, in memory and in files, but not the
-    /// database's snapshot, for whose sake it keeps the memory tables of all later writes.
+    /// The pairs are read from the tree. They hold the store and the tables of that moment, in memory and in files, but
+    /// not the snapshot of the database: while one is open, the database keeps the memory tables of all later writes.
     fn parts(
         &self,
         space: Space,
@@ -97,6 +97,8 @@ fn pair(guard: IterGuardImpl) -> Result<(Bytes, Bytes), fjall::Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use angarium_core::time::Timestamp;
 
     use super::*;
@@ -112,16 +114,18 @@ mod tests {
         let path = directory.path().join("store");
         let store = Arc::new(Store::open(&path, Acceptance::Refuse, Timestamp::from_millis(1)).unwrap());
         let entries = store.space(Space::Entries);
-        let write = |value: &[u8]| (0..KEYS).for_each(|key| entries.insert([key], value).unwrap());
-        write(b"first");
+        let write = |keys: Range<u8>, value: &[u8]| {
+            keys.for_each(|key| entries.insert([key], value).unwrap());
+        };
+        write(0..KEYS, b"in a file");
         entries.rotate_memtable_and_wait().unwrap();
-        write(b"then");
+        write(0..KEYS / 2, b"in memory");
         let scan = StoreSnapshot::of(Arc::clone(&store)).scan(Space::Entries, b"", b"");
         let value = vec![7; 64 << 10];
         for _ in 0..15 {
-            write(&value);
+            write(0..KEYS, &value);
         }
-        (0..KEYS / 2).for_each(|key| entries.remove([key]).unwrap());
+        (KEYS / 4..KEYS / 2 + KEYS / 4).for_each(|key| entries.remove([key]).unwrap());
         entries.rotate_memtable_and_wait().unwrap();
         entries.major_compact().unwrap();
         // The next rotation forgets the versions that no snapshot needs.
@@ -130,7 +134,8 @@ mod tests {
         let kept = entries.tree.version_memtable_size_sum();
         assert!(kept < 2 * STORE_TABLE_BYTES, "{kept} bytes of later writes are in memory");
         let pairs: Vec<(Bytes, Bytes)> = scan.collect::<Result<_, _>>().unwrap();
-        let expected: Vec<_> = (0..KEYS).map(|key| (vec![key].into(), Bytes::from_static(b"then"))).collect();
+        let before = |key: u8| Bytes::from_static(if key < KEYS / 2 { b"in memory" } else { b"in a file" });
+        let expected: Vec<(Bytes, Bytes)> = (0..KEYS).map(|key| (vec![key].into(), before(key))).collect();
         assert_eq!(pairs, expected);
     }
 }

@@ -209,8 +209,8 @@ fn other_format(path: &Path, found: &[u8]) -> OpenError {
 
 /// Returns the number of threads that flush and merge tables.
 fn workers() -> usize {
-    let (least, most) = limits::STORE_WORKERS;
-    available_parallelism().map_or(least, |processors| processors.get().clamp(least, most))
+    let (min, max) = limits::STORE_WORKERS;
+    available_parallelism().map_or(min, |processors| processors.get().clamp(min, max))
 }
 
 /// Writes a group that restarts the group numbers of a store, after damage was accepted.

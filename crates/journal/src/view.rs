@@ -8,9 +8,10 @@ use super::{JournalError, Space};
 /// A key with its value, or the error of reading them.
 pub type ReadPair = Result<(Bytes, Bytes), JournalError>;
 
-/// The journal at one moment. A view keeps the files of that moment, and all that is written after it in memory; a failed
-/// journal cannot be opened again before the view is dropped. So a caller must not hold one for long. Its scans may be
-/// held when it is dropped: they keep what was there at that moment, and nothing that is written later.
+/// The journal at one moment. While a view exists, the store keeps in memory all that is written after that moment. So
+/// a caller must not hold a view for long. Its scans may outlive it: they keep the files and the memory tables of that
+/// moment, and of later writes only those that fill these tables up. A failed journal cannot be opened again before its
+/// views and their scans are dropped.
 pub struct View(Box<dyn Snapshot>);
 
 impl View {

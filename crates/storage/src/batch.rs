@@ -91,10 +91,10 @@ pub struct Changes {
     pub notes: Vec<Note>,
     /// Kinds and keys of notes to remove, before `notes` are written. An absent note does no harm.
     pub note_removes: Vec<(u8, Bytes)>,
-    /// The queue of which the appends are copies, if every program that may read the pool knows bodies that several entries
-    /// share: then a pool may store such a body once. This queue is its lender: the body counts in its totals as `lent`,
-    /// until no entry of any queue has it. It is in the slot of the batch, and outlives the queues with the copies. All else
-    /// is as without it.
+    /// The queue whose messages the appends are copies of, if every program that may read the pool knows bodies that
+    /// several entries share: then a pool may store such a body once. This queue is the lender: the body counts as
+    /// `lent` in its totals, until no entry of any queue has the body. The lender is in the slot of the batch, and
+    /// outlives the queues with the copies. All else is as without a lender.
     pub lender: Option<QueueId>,
 }
 

@@ -104,7 +104,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Bytes that the pool stores for the queue: a body that entries of several queues share counts once, at its lender.
+    /// Bytes that the pool stores for the queue: a body that entries of several queues share counts once, in the totals
+    /// of its lender.
     pub fn stored(&self) -> u64 {
         self.bytes.saturating_sub(self.shared).saturating_add(self.lent)
     }

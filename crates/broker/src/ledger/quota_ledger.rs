@@ -280,9 +280,9 @@ impl Ledger {
 
     /// Enters the outcome of a batch of this epoch. `ended` are the reservations of its messages: these are in the
     /// totals, or were not written. A queue in two pools has two slot writers: totals that one read while those of the
-    /// other were entered may be the older ones, and then the slot is read again. So it is when the read may lack a
-    /// pool, and when a queue that is not open has lost readers of shared bodies: it may be that of a subscription,
-    /// whose source is not known then.
+    /// other were entered may be the older ones, and then the slot is read again. The slot is also read again when the
+    /// read may lack a pool, and when a queue that is not open has lost readers of shared bodies: that may be the queue
+    /// of a subscription, whose source is not known then.
     pub(crate) fn settle(&self, epoch: Epoch, counted: &[PoolCount], ended: &[EndedReservation]) {
         let state = &mut *self.state.lock();
         for PoolCount { queue, account, totals, settles, is_whole } in counted {

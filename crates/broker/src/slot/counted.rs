@@ -85,12 +85,10 @@ impl Slot {
         if changed.iter().all(|(_, name)| name.name.subscription().is_none()) {
             return lenders;
         }
-        let state = self.lock();
+        let (state, mut has_unknown) = (self.lock(), false);
         for (queue, name) in changed {
             let Some(subscription) = state.queue(name, *queue) else {
-                if name.name.subscription().is_some() && !self.closed.is_cancelled() {
-                    self.around.ledger.make_lenders_stale(self.owned.slot, self.epoch);
-                }
+                has_unknown |= name.name.subscription().is_some();
                 continue;
             };
             let Some(id) = subscription.source.filter(|source| !seen.contains(source)) else { continue };
@@ -98,6 +96,10 @@ impl Slot {
             let store = self.store_of(state.queue(&at, id).unwrap_or(subscription));
             seen.insert(id);
             lenders.push(CountedQueue { id, account: None, store, is_whole: true });
+        }
+        // Once for all of them: it passes over the entries of the slot.
+        if has_unknown && !self.closed.is_cancelled() {
+            self.around.ledger.make_lenders_stale(self.owned.slot, self.epoch);
         }
         lenders
     }

@@ -119,8 +119,8 @@ impl FanOut {
         if !self.shares_bodies {
             return room;
         }
-        let least = small_bounds::within(SHARED_BODY_BYTES) as u64;
-        let long = self.body_bytes.iter().enumerate().filter(|(_, bytes)| **bytes >= least);
+        let min = small_bounds::within(SHARED_BODY_BYTES) as u64;
+        let long = self.body_bytes.iter().enumerate().filter(|(_, bytes)| **bytes >= min);
         for (index, bytes) in long {
             let gets_copy = |fanned: &&FannedSubscription| !fanned.is_left_out && fanned.accepts(index);
             let copies = self.fanned.iter().filter(gets_copy).count() as u64;

@@ -223,26 +223,26 @@ impl WithoutRoom {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn later_arrival_of_group_waits_for_one_without_room() {
-    let house = WithoutRoom::begin().await;
-    let whole = &house.faulty.whole;
+    let scene = WithoutRoom::begin().await;
+    let whole = &scene.faulty.whole;
     let why = "an earlier message of the group has not arrived yet";
     until("the later one is not tried", async || {
-        whole.stored(&house.way).await == 0 || explain(whole, &house.way).await.says.contains(why)
+        whole.stored(&scene.way).await == 0 || explain(whole, &scene.way).await.says.contains(why)
     })
     .await;
-    house.take_others().await;
-    assert_eq!(whole.stored(&house.way).await, 1, "the later one stays at its source");
-    whole.broker.queue_purge(&house.full).await.unwrap();
-    assert_eq!(house.take(2).await, [r#"{"k": "a", "n": 1}"#, r#"{"k": "z", "n": 2}"#]);
+    scene.take_others().await;
+    assert_eq!(whole.stored(&scene.way).await, 1, "the later one stays at its source");
+    whole.broker.queue_purge(&scene.full).await.unwrap();
+    assert_eq!(scene.take(2).await, [r#"{"k": "a", "n": 1}"#, r#"{"k": "z", "n": 2}"#]);
 }
 
 /// The earlier one may never have room.
 #[tokio::test(flavor = "multi_thread")]
 async fn later_arrival_of_group_waits_ten_minutes_at_most() {
-    let house = WithoutRoom::begin().await;
-    house.take_others().await;
-    house.faulty.whole.clock.advance(601_000);
-    assert_eq!(house.take(1).await, [r#"{"k": "z", "n": 2}"#]);
+    let scene = WithoutRoom::begin().await;
+    scene.take_others().await;
+    scene.faulty.whole.clock.advance(601_000);
+    assert_eq!(scene.take(1).await, [r#"{"k": "z", "n": 2}"#]);
 }
 
 /// Whatever the fault, and whichever step it stops, a message that arrives brings its copy once.

@@ -128,8 +128,8 @@ impl LentChanges {
         totals.totals.lent = totals.totals.lent.saturating_add(new).saturating_sub(gone);
     }
 
-    /// Reads the totals of the other lenders, and makes their changes in them. A lender without totals is gone, unless it
-    /// gets a body.
+    /// Reads the totals of the other lenders, and makes their changes in them. A lender without totals is gone, unless
+    /// it gets a body.
     pub(super) fn look_up(mut self, txn: &Txn<'_>) -> Result<Vec<(QueueId, QueueTotals)>, StoreError> {
         let mut changed = Vec::with_capacity(self.0.len());
         let lenders: Vec<(QueueId, LentChange)> =

@@ -291,7 +291,7 @@ impl QueueCount {
                 Space::Entries => State::Ready,
                 // Done and failed entries count in the same way.
                 Space::Kept => State::Done,
-                _ => self.state_aside(&key, &stored)?,
+                _ => self.state_of(&key, &stored)?,
             };
             batch::count(&mut self.counted, &state, stored.body.bytes());
             self.counted.shared += stored.body.shared().map_or(0, |place| place.bytes.into());
@@ -300,7 +300,7 @@ impl QueueCount {
     }
 
     /// Returns the state of an entry aside, by its changed header if it has one. The headers before it were passed.
-    fn state_aside(&mut self, key: &Bytes, stored: &StoredEntry) -> Result<State, StoreError> {
+    fn state_of(&mut self, key: &Bytes, stored: &StoredEntry) -> Result<State, StoreError> {
         let is_behind = |pair: &ReadPair| pair.as_ref().is_ok_and(|(other, _)| other > key);
         match self.headers.next_if(|pair| !is_behind(pair)) {
             Some(pair) => {

@@ -35,9 +35,10 @@
 //! count it for each of them. All entries of a body are in one slot, and a statement that removes any has locked the
 //! record of the slot before: so no two statements count its readers at the same time.
 //!
-//! In `queues`, `shared` has the bytes, among `bytes`, of the shared bodies of the queue's entries, and `lent` those of the
-//! bodies that have the queue as their lender, each once. The first such body makes the row of a lender without entries.
-//! The drop of a lender removes its row, and the removal of the last entry of a body does not make the row again.
+//! In `queues`, `shared` has the bytes, among `bytes`, of the shared bodies of the queue's entries, and `lent` those of
+//! the bodies that have the queue as their lender, each once. The first such body makes the row of a lender without
+//! entries. The drop of a lender removes its row, and the removal of the last entry of a body does not make the row
+//! again.
 
 use bytes::Bytes;
 use tokio_postgres::Row;

@@ -250,7 +250,7 @@ async fn shared_bytes_and_those_of_lenders_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lender_whose_bodies_leave_while_it_is_counted_has_right_totals() {
+async fn lender_of_bodies_gone_during_its_count_has_right_totals() {
     let data = tempfile::tempdir().unwrap();
     let [before, after] = ["before", "after"].map(|name| data.path().join(name));
     let (journal, store) = open(&before);

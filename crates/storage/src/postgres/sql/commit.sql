@@ -36,9 +36,10 @@ WITH record AS (
     WHERE e.ctid = r.place
     RETURNING e.queue, e.state, COALESCE(octet_length(e.body), e.size)::int8 AS bytes, e.shared
 ), lowered AS (
-    -- The shared bodies of removed entries, and how many readers each keeps. A body without readers has its lender, unless
-    -- that queue was dropped: then the queue has no row, and must get none again. A drop of another queue may have counted
-    -- them while this statement waited for the record, after its snapshot: the locks read each row as it is now.
+    -- The shared bodies of removed entries, and how many readers each keeps. A body without readers has its lender,
+    -- unless that queue was dropped: then the queue has no row, and must get none again. A drop of another queue may
+    -- have counted them while this statement waited for the record, after its snapshot: the locks read each row as it
+    -- is now.
     SELECT b.id, b.readers - gone.readers AS readers, l.queue AS lender, b.bytes
     FROM (SELECT shared, count(*)::int4 AS readers FROM removed WHERE shared IS NOT NULL GROUP BY shared) AS gone
         CROSS JOIN LATERAL (

@@ -35,8 +35,8 @@ WITH record AS (
 ), unread AS (
     DELETE FROM bodies WHERE id = ANY (ARRAY(SELECT id FROM lowered WHERE readers <= 0))
 ), repaid AS (
-    -- Other lenders: the dropped queue is changed below, and a statement may change a row only once. Each row is there and
-    -- locked here too.
+    -- Other lenders: the dropped queue is changed below, and a statement may change a row only once. Each row is there
+    -- and locked here too.
     INSERT INTO queues AS q (queue, messages, bytes, scheduled, aside, lent, low)
     SELECT lender, 0, 0, 0, 0, -sum(bytes)::int8, '00000000-0000-0000-0000-000000000000'::uuid
     FROM lowered

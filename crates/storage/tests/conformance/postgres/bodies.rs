@@ -48,8 +48,8 @@ fn emptied(at: u64) -> QueueChanges {
     removes(queue(SLOT, at), &[copy(at, 0), copy(at, 1)])
 }
 
-/// Applies the next batch and drops a queue at the same time. Both wait for the record of their slot: the second of them
-/// has a snapshot from before the first.
+/// Applies the next batch and drops a queue at the same time. Both wait for the record of their slot: the second of
+/// them has a snapshot from before the first.
 async fn apply_beside_drop(
     scene: &Scene,
     owner: &mut Owner,
