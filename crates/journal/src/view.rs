@@ -10,7 +10,7 @@ pub type ReadPair = Result<(Bytes, Bytes), JournalError>;
 
 /// The journal at one moment. While a view exists, the store keeps in memory all that is written after that moment. So
 /// a caller must not hold a view for long. Its scans may outlive it: they keep the files and the memory tables of that
-/// moment, and of later writes only those that fill these tables up. A failed journal cannot be opened again before its
+/// moment, and of later writes only as much as fills these tables up. A failed journal cannot be opened again before its
 /// views and their scans are dropped.
 pub struct View(Box<dyn Snapshot>);
 

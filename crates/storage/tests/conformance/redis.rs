@@ -403,7 +403,7 @@ async fn readers_are_exact_after_a_batch_with_removes() {
     assert_eq!(keys_left(&redis).await, EMPTY);
 }
 
-/// Checks the bodies of a queue, all of them shared, and those that it lends.
+/// Checks the bodies of a queue, all of them shared, and the bodies that it lends.
 async fn assert_totals(owner: &Owner, queue: QueueId, shared: u64, lent: u64) {
     let (totals, one) = (owner.store.totals(queue).await.unwrap(), body(b'1').len() as u64);
     let of_bodies = Totals { messages: shared, bytes: shared * one, shared: shared * one, ..totals };
