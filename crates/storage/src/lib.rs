@@ -31,6 +31,7 @@ pub use page::{
     Correction, Direction, DropResult, Due, GroupHead, Health, Order, Page, Position, Recount, Totals, Usage,
 };
 pub use retained::{RetainedEntries, RetainedPlace};
+pub use shared::is_shareable;
 pub use stamp::Stamp;
 pub use tenant::Tenant;
 

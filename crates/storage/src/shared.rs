@@ -80,10 +80,15 @@ impl<'a> SharedBody<'a> {
     }
 }
 
+/// Whether a body of so many bytes is long enough to be shared.
+pub fn is_shareable(bytes: u64) -> bool {
+    bytes >= small_bounds::within(limits::SHARED_BODY_BYTES) as u64
+}
+
 /// Whether the body of an append is long enough. Pools count it by the size in its header.
 fn may_share(append: &Message) -> bool {
     let bytes = append.body.len();
-    bytes >= small_bounds::within(limits::SHARED_BODY_BYTES) && u32::try_from(bytes) == Ok(append.header.size)
+    is_shareable(bytes as u64) && u32::try_from(bytes) == Ok(append.header.size)
 }
 
 fn address(body: &Bytes) -> (usize, usize) {

@@ -14,8 +14,7 @@ use angarium_core::message::{Header, Message};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::quota::Amount;
 use angarium_core::settle::Requeue;
-use angarium_core::small_bounds;
-use angarium_storage::limits::SHARED_BODY_BYTES;
+use angarium_storage::is_shareable;
 
 use crate::ledger::quota_ledger::Reservation;
 use crate::messages::Messages;
@@ -136,7 +135,7 @@ impl Messages {
         before: usize,
         after: usize,
     ) -> Result<Reservation, Error> {
-        let is_shared = before >= small_bounds::within(SHARED_BODY_BYTES)
+        let is_shared = is_shareable(before as u64)
             && (queue.at().name.subscription().is_some() || queue.has_subscriptions());
         let freed = if is_shared { 0 } else { before };
         match after.saturating_sub(freed) as u64 {

@@ -12,11 +12,10 @@ use angarium_catalogue::Schema;
 use angarium_core::envelope::Envelope;
 use angarium_core::message::{Message, State};
 use angarium_core::quota::Amount;
-use angarium_core::small_bounds;
 use angarium_core::subscription::filtered_body;
 use angarium_core::time::Timestamp;
 use angarium_filter::MessageView;
-use angarium_storage::limits::SHARED_BODY_BYTES;
+use angarium_storage::is_shareable;
 
 use crate::limits;
 use crate::replica::LocalReplica;
@@ -119,8 +118,7 @@ impl FanOut {
         if !self.shares_bodies {
             return room;
         }
-        let min = small_bounds::within(SHARED_BODY_BYTES) as u64;
-        let long = self.body_bytes.iter().enumerate().filter(|(_, bytes)| **bytes >= min);
+        let long = self.body_bytes.iter().enumerate().filter(|(_, bytes)| is_shareable(**bytes));
         for (index, bytes) in long {
             let gets_copy = |fanned: &&FannedSubscription| !fanned.is_left_out && fanned.accepts(index);
             let copies = self.fanned.iter().filter(gets_copy).count() as u64;

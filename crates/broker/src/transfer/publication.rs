@@ -11,8 +11,7 @@ use angarium_core::ids::MessageId;
 use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::message::{Header, Message, Peer, State};
 use angarium_core::quota::Amount;
-use angarium_core::small_bounds;
-use angarium_storage::limits::SHARED_BODY_BYTES;
+use angarium_storage::is_shareable;
 
 use crate::ledger::quota_ledger::Reservation;
 use crate::slot::arrivals::{ArrivalStart, BegunArrival, is_new};
@@ -119,7 +118,7 @@ impl MessageTransfers {
         mut arriving: Vec<Message>,
     ) -> AdmittedArrivals {
         let (is_ordered, mut refusal) = (queue.is_ordered(), None);
-        let is_long = |message: &Message| message.body.len() >= small_bounds::within(SHARED_BODY_BYTES);
+        let is_long = |message: &Message| is_shareable(message.body.len() as u64);
         if source.at.name.subscription().is_some()
             && let Some(first) = arriving.iter().position(is_long)
             && let Err(error) = self.0.quotas.check_excess(&queue.at().project).await

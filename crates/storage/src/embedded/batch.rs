@@ -13,12 +13,11 @@ use super::entries::{self, StoredBody, StoredEntry};
 use super::failed;
 use super::stored::{self, QueueTotals};
 use crate::limits;
-use crate::shared::SharedBodies;
+use crate::shared::{SharedBodies, is_shareable};
 use crate::{Changes, Note, QueueChanges, RemoveHint, StoreError, Totals};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Header, State};
-use angarium_core::small_bounds;
 use angarium_journal::{Space, Txn};
 
 /// Whether the driver also looks up entries for which the owner gave a hint, and panics at a difference: in builds for
@@ -139,7 +138,7 @@ impl EncodedChanges {
         let updates = self.updates.iter().map(|header| find(txn, self.queue, header.id));
         let removes = self.removes.iter().map(|id| match self.remove_hints.get(id) {
             // A hint does not know whether the body is shared.
-            Some(hint) if totals.totals.shared == 0 || !may_be_shared(hint) => {
+            Some(hint) if totals.totals.shared == 0 || !is_shareable(hint.bytes) => {
                 find_hinted(txn, self.queue, hint).map(Some)
             }
             _ => find(txn, self.queue, *id).map(|found| found.map(|(stored, _)| stored)),
@@ -230,11 +229,6 @@ fn find(
     };
     let (group, bytes, shared) = (header.group.clone(), body.bytes(), body.shared());
     Ok(Some((StoredForm { group, apart: Some(header), overlay, bytes, shared }, body)))
-}
-
-/// Whether the body of a removed entry may be long enough to be shared.
-fn may_be_shared(hint: &RemoveHint) -> bool {
-    hint.bytes >= small_bounds::within(limits::SHARED_BODY_BYTES) as u64
 }
 
 /// The stored form of a ready entry by the hint of its owner. The entry is not read; only whether its header was changed
