@@ -190,7 +190,8 @@ impl Claims {
         // The slot may have been recovered since the claim was made.
         self.0.open_queues.open(&queue).await?;
         let claims = vec![ClaimKey { queue: at, claim }];
-        self.release_claims(queue.slot(), claims, Release::UNCOUNTED, ReleaseCause::NeverHeld).await
+        self.release_claims(queue.slot(), claims, Release::UNCOUNTED, ReleaseCause::NeverHeld).await?;
+        Ok(())
     }
 
     /// Makes a claim on chosen messages durable. If that certainly failed, the messages are ready again.

@@ -44,7 +44,9 @@ impl Claims {
             let wait = ChangeWait::begin();
             loop {
                 let released = vec![ClaimKey { queue: at.clone(), claim: id }];
-                claims.release_claims(slot, released, ending, ReleaseCause::Released).await?;
+                if claims.release_claims(slot, released, ending, ReleaseCause::Released).await? > 0 {
+                    return Ok(());
+                }
                 // Another caller may be ending or renewing the claim: the end is reported only after it has happened.
                 let changed = slot.claim_changed();
                 let has_ended = queue.has_ended(id);
@@ -59,14 +61,15 @@ impl Claims {
         self.0.replica.carry_out(release).await
     }
 
-    /// Ends claims. Claims that have ended, or that another caller is ending, are skipped.
+    /// Ends claims. Claims that have ended, or that another caller is ending, are skipped. Returns how many this call
+    /// has ended: they ended while this replica owned the slot.
     pub(crate) async fn release_claims(
         &self,
         slot: &Arc<Slot>,
         claims: Vec<ClaimKey>,
         ending: Release,
         cause: ReleaseCause,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let _guard = slot.lost_on_panic();
         let ending = Release { event: self.event(cause), ..ending };
         let begun = slot.begin_releases(claims, ending, cause, self.again());
@@ -81,10 +84,11 @@ impl Claims {
         slot: &Arc<Slot>,
         begun: Vec<BegunRelease>,
         cause: ReleaseCause,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let mut durable = Vec::with_capacity(begun.len());
-        let (mut failure, mut is_written) = (None, false);
-        for BegunRelease { claim, headers } in begun {
+        let (mut failure, mut is_written, mut uses) = (None, false, Vec::new());
+        for BegunRelease { claim, headers, in_use } in begun {
+            uses.push(in_use);
             let has_headers = headers.is_some();
             let outcome = match headers {
                 Some(outcome) if !is_on(Mutation::DeleteClaimBeforeHeaders) => settled(outcome).await,
@@ -109,7 +113,7 @@ impl Claims {
             return Err(if is_written { error.into_unknown() } else { error });
         }
         slot.finish_releases(durable, cause);
-        failure.map_or(Ok(()), Err)
+        failure.map_or(Ok(ids.len()), Err)
     }
 
     /// Returns the event for the history of messages whose claim ends: none before every replica knows histories, and none

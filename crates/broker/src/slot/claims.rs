@@ -206,12 +206,13 @@ impl Slot {
             }
             let updates = queue.engine.begin_release(key.claim, ending);
             let Some(ReleaseUpdates { headers }) = updates else { continue };
+            let in_use = queue.uses.token();
             if headers.is_empty() {
-                begun.push(BegunRelease { claim: key, headers: None });
+                begun.push(BegunRelease { claim: key, headers: None, in_use });
                 continue;
             }
             match state.submit(&key.queue, Change::update(headers)) {
-                Ok(outcome) => begun.push(BegunRelease { claim: key, headers: Some(outcome) }),
+                Ok(outcome) => begun.push(BegunRelease { claim: key, headers: Some(outcome), in_use }),
                 Err(_) => state.release_failed(&[key], EndedHeaders::Unwritten, again),
             }
         }

@@ -2,6 +2,7 @@
 
 use angarium_core::ids::ClaimId;
 use angarium_core::names::QueueRef;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::writer::pending::WriteOutcome;
 
@@ -21,6 +22,8 @@ pub(crate) struct BegunRelease {
     pub(crate) claim: ClaimKey,
     /// The write of its messages' headers; none when it has no message.
     pub(crate) headers: Option<WriteOutcome>,
+    /// Until the record of the claim is deleted, the slot is not handed over and the queue not deleted.
+    pub(crate) in_use: TaskTrackerToken,
 }
 
 /// A claim, with the name of its queue.

@@ -1,17 +1,20 @@
 //! Recovery of slots: acknowledged changes stay, refused ones cannot return, and service continues.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use angarium_catalogue::Owner;
+use angarium_catalogue::{Owner, Schema};
 use angarium_core::error::Error;
 use angarium_core::message::NewMessage;
+use angarium_core::settle::Retry;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::faulty::Fault::{Held, NotSent, UnknownAfter, UnknownBefore};
 use super::leases::all_queues;
 use super::outcomes::{Faulty, faulty};
-use super::{MAX_WAIT, Whole, limit, queue, replica, terms};
+use super::settle::{DONE, entry, fail, hold, settle_one};
+use super::transfers::until;
+use super::{MAX_WAIT, Whole, limit, other_replica, queue, replica, terms};
 
 /// Number of times that a slot writer sends a batch before it gives up.
 const TRIES: usize = 6;
@@ -179,4 +182,47 @@ async fn claims_of_recovered_slot_last_two_seconds_at_least() {
     assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
     whole.clock.advance(1);
     assert_eq!(whole.claim_soon(&queue("q"), 1).await, ids);
+}
+
+/// A release and a settle are answered before their slot has another owner.
+#[tokio::test(flavor = "multi_thread")]
+async fn end_of_claim_is_certain_during_a_hand_over() {
+    for is_settle in [false, true] {
+        let faulty = faulty().await;
+        let whole = &faulty.whole;
+        // Its slot is among the first ones that are handed over.
+        let at = (0..).map(|number| queue(&format!("q{number}"))).find(|at| at.slot().0 < 8).unwrap();
+        let ids = whole.post(&at, 2, 3_600).await;
+        let (claim, _) = hold(&whole.broker, &at).await;
+        // The first settle commits more.
+        settle_one(&whole.broker, &at, claim, entry(ids[1], DONE)).await.unwrap();
+        faulty.tree.next(&[Held]);
+        let end = async {
+            if is_settle {
+                let failed = entry(ids[0], fail("no", Retry::Backoff));
+                settle_one(&whole.broker, &at, claim, failed).await.map(drop)
+            } else {
+                whole.broker.claim_release(&at, claim).await
+            }
+        };
+        let hand_over = async {
+            until("the record is not written", async || faulty.tree.is_done()).await;
+            let (seen, other) = (faulty.catalogue.registry().await.unwrap(), other_replica(Schema::KNOWN));
+            faulty.catalogue.component_join(&seen, "elsewhere", &other).await.unwrap().unwrap();
+            until("the other is not seen", async || whole.broker.has_others()).await;
+            let is_closed = async || whole.broker.queue_stats(&at).await.is_err();
+            let go_on = async {
+                until("the slot is not closed", is_closed).await;
+                // Time for a hand-over that does not wait.
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                faulty.tree.release();
+            };
+            tokio::select! {
+                () = whole.broker.drain() => panic!("it waits for no operation"),
+                () = go_on => {}
+            }
+        };
+        let (ended, ()) = tokio::join!(end, hand_over);
+        assert!(ended.is_ok(), "settle {is_settle}: {ended:?}");
+    }
 }
