@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::crash::{assert_kept, create_queues};
 use super::drain::drain;
-use super::history::{History, LostGrant, Moment, Outcome, Record, Span};
+use super::history::{History, LostGrant, Outcome, Record, Span};
 use super::load::Load;
 use super::small_disk::SmallDisk;
 use super::verdict::judge;
@@ -74,10 +74,7 @@ fn before(record: Record, taken: Span) -> Record {
     let (certain, open): (Vec<_>, Vec<_>) =
         cut.grants.into_iter().filter(|grant| began(&grant.span)).partition(|grant| is_certain(&grant.span));
     cut.grants = certain;
-    let lost = open.into_iter().map(|grant| {
-        let returns: Moment = grant.span.start;
-        LostGrant { queue: grant.queue, span: grant.span, returns }
-    });
+    let lost = open.into_iter().map(|grant| LostGrant { queue: grant.queue, span: grant.span });
     cut.lost_grants.extend(lost);
     cut
 }

@@ -357,13 +357,25 @@ fn redelivery_and_lost_claims_excuse_the_order() {
     record.sight(DRAIN, shown(3));
     record.grant(2, "a", &[2]);
     record.release(3, "a", Outcome::Acked);
-    record.lost_grants.push(LostGrant { queue: QUEUE, span: span(2), returns: at(62) });
+    record.lost_grants.push(LostGrant { queue: QUEUE, span: span(2) });
     record.grant(4, "b", &[3]);
     record.grant(5, "c", &[2]);
-    record.grant(63, "d", &[1]);
+    record.grant(6, "d", &[1]);
     assert_clean(&record);
-    record.lost_grants[0].returns = at(64);
+    record.lost_grants[0].span = span(7);
     assert_only(&judge(&record), |v| &v.out_of_order, 1);
+}
+
+/// The claim of the late answer had ended before its messages were granted again.
+#[test]
+fn late_answer_excuses_the_order() {
+    let mut record = clean();
+    record.grant(70, "b", &[2]);
+    record.grant(71, "c", &[1]);
+    assert_only(&judge(&record), |v| &v.out_of_order, 1);
+    record.grant(2, "a", &[1]);
+    record.grants.last_mut().unwrap().span.end = at(75);
+    assert_clean(&record);
 }
 
 #[test]

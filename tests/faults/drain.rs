@@ -68,7 +68,7 @@ fn claim_all(client: &Client, history: &History, consumer: u32, queue: &'static 
         if answer.status == StatusCode::SERVICE_UNAVAILABLE
             && failing.get_or_insert_with(Instant::now).elapsed() < MAX_WAIT
         {
-            history.grant_lost(queue, start, start);
+            history.grant_lost(queue, start);
             thread::sleep(PAUSE);
             continue;
         }

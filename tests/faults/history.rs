@@ -66,13 +66,12 @@ pub struct Grant {
     pub messages: Vec<ShownMessage>,
 }
 
-/// A claim whose answer never came. It may hold messages that we do not know of; `returns` is the
-/// first moment at which they may be handed out again.
+/// A claim that failed or whose answer never came. It may have held messages unknown to us. The server may release these
+/// at any moment: it learns that its answer reached no holder.
 #[derive(Clone, Debug)]
 pub struct LostGrant {
     pub queue: &'static str,
     pub span: Span,
-    pub returns: Moment,
 }
 
 /// A delete in the name of a claim, or of none: then that is empty.
@@ -224,10 +223,10 @@ impl History {
         self.record.lock().grants.push(grant);
     }
 
-    /// A claim without an answer: the server holds what it granted until `returns`.
-    pub fn grant_lost(&self, queue: &'static str, start: Moment, returns: Moment) {
+    /// A claim that failed or got no answer.
+    pub fn grant_lost(&self, queue: &'static str, start: Moment) {
         let span = self.span_from(start);
-        self.record.lock().lost_grants.push(LostGrant { queue, span, returns });
+        self.record.lock().lost_grants.push(LostGrant { queue, span });
     }
 
     pub fn deleted(&self, id: &str, claim: &str, start: Moment, reply: &Reply) -> Outcome {

@@ -244,13 +244,12 @@ impl Consumer<'_> {
         let start = history.now();
         let reply = self.client.claim(QUEUES[queue], limit, ttl);
         let Ok(answer) = &reply else {
-            history.grant_lost(QUEUES[queue], start, start + Duration::from_secs(ttl));
+            history.grant_lost(QUEUES[queue], start);
             return self.round.is_there(&reply);
         };
         assert!(!answer.status.is_client_error(), "a claim is refused: {answer:?}");
         if answer.status.is_server_error() {
-            // What it may have granted may be given back at any moment.
-            history.grant_lost(QUEUES[queue], start, start);
+            history.grant_lost(QUEUES[queue], start);
             return true;
         }
         let Some(claim) = answer.granted() else {

@@ -300,8 +300,9 @@ impl<'a> Evidence<'a> {
             for tag in grant.messages.iter().filter_map(|message| self.first_delivery(grant, message)) {
                 let newest = newest.entry((grant.queue, grant.consumer)).or_insert(tag);
                 if tag < *newest {
+                    let (claim, span) = (&grant.claim, grant.span);
                     faults.push(format!(
-                        "{tag:?} after {newest:?} to consumer {} of {}",
+                        "{tag:?} after {newest:?} to consumer {} of {} by {claim} {span:?}",
                         grant.consumer, grant.queue
                     ));
                 }
@@ -311,15 +312,18 @@ impl<'a> Evidence<'a> {
         faults
     }
 
-    /// The tag of an acknowledged message that no process can have been handed before this grant.
+    /// The tag of an acknowledged message that no other claim can have held before this grant.
     fn first_delivery(&self, grant: &Grant, message: &ShownMessage) -> Option<Tag> {
         let tag = *self.acked.get(message.id.as_str())?;
         let (post, _) = self.posted[&tag];
-        let earlier = self.grants_of[message.id.as_str()].iter().any(|other| other.span.end < grant.span.end);
-        let handed_to_nobody = self.record.lost_grants.iter().any(|lost| {
-            lost.queue == grant.queue && lost.returns <= grant.span.end && post.span.start < lost.span.end
+        let earlier = self.grants_of[message.id.as_str()].iter().any(|other| {
+            // The answer to the other claim may have come after its end.
+            other.claim != grant.claim && other.span.start < grant.span.end
         });
-        (!earlier && !handed_to_nobody).then_some(tag)
+        let is_perhaps_lost = self.record.lost_grants.iter().any(|lost| {
+            lost.queue == grant.queue && lost.span.start < grant.span.end && post.span.start < lost.span.end
+        });
+        (!earlier && !is_perhaps_lost).then_some(tag)
     }
 
     fn broken_leases(&self) -> Vec<String> {

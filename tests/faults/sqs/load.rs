@@ -233,19 +233,18 @@ pub fn note_receive(
         }
         Ok(answer) => {
             assert!(answer.status.is_server_error(), "a receive is refused: {answer:?}");
-            // What it may have granted may be given back at any moment.
-            note_lost(history, queue, span, span.start);
+            note_lost(history, queue, span);
             Vec::new()
         }
         Err(_) => {
-            note_lost(history, queue, span, span.start + ttl);
+            note_lost(history, queue, span);
             Vec::new()
         }
     }
 }
 
-fn note_lost(history: &History, queue: &'static str, span: Span, returns: Moment) {
-    history.note(|record| record.lost_grants.push(LostGrant { queue, span, returns }));
+fn note_lost(history: &History, queue: &'static str, span: Span) {
+    history.note(|record| record.lost_grants.push(LostGrant { queue, span }));
 }
 
 fn delete(client: &Sqs, history: &History, doomed: &Doomed) {
