@@ -202,10 +202,15 @@ impl Cluster {
 
 /// The slot of a queue of the default project.
 fn slot_of(queue: &str) -> u8 {
+    slot_in("", queue)
+}
+
+/// The slot of a queue of a project.
+fn slot_in(project: &str, queue: &str) -> u8 {
     use angarium_core::ids::Slot;
     use angarium_core::names::{ProjectId, QueueName};
-    let (project, name) = (ProjectId::new("").expect("it is one"), QueueName::new(queue).expect("it is one"));
-    Slot::of(&project, &name).0
+    let project = ProjectId::new(project).expect("it is one");
+    Slot::of(&project, &QueueName::new(queue).expect("it is one")).0
 }
 
 /// The names of this many queues.
