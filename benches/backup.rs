@@ -25,7 +25,7 @@ const RATE: f64 = 32.0;
 const LATENCY_BAR: f64 = 2.0;
 /// How long commits may be stopped while the snapshots are taken.
 const STOP_BAR: f64 = 50.0;
-/// What the service may take while it makes a backup, beside its memory before.
+/// What the service may take at most while it makes a backup, above what it takes at most without one.
 const MEMORY_BAR: usize = 64 << 20;
 const ROUNDS: usize = 3;
 /// Time between two posts of a client: a load that the service serves without a queue of requests, so that a latency is
@@ -78,7 +78,7 @@ struct Round {
     /// p99 of posts beside a backup to that of posts without one.
     ratio: f64,
     stopped_ms: f64,
-    /// Memory at most beside the backup, above that before it, in bytes.
+    /// Memory at most beside the backup, above that at most without it, in bytes.
     grown: usize,
 }
 
@@ -86,24 +86,12 @@ struct Round {
 /// by what posts need before it is measured.
 #[expect(clippy::print_stdout, reason = "the result is what a benchmark is for")]
 fn measure(server: &Server, dir: &TempDir, round: usize, time: Duration) -> Round {
-    let start = Instant::now();
-    let alone = post_until(server, || start.elapsed() > time);
-    let (is_done, start, before) = (AtomicBool::new(false), Instant::now(), server.memory());
-    let is_over = || is_done.load(Ordering::Relaxed);
-    let (mut peak, mut told) = (before, String::new());
-    let beside = thread::scope(|scope| {
-        let posting = scope.spawn(|| post_until(server, is_over));
-        scope.spawn(|| {
-            while !is_over() {
-                peak = peak.max(server.memory());
-                thread::sleep(Duration::from_millis(20));
-            }
-        });
-        told = backup(server, dir);
-        is_done.store(true, Ordering::Relaxed);
-        posting.join().expect("the posts succeed")
-    });
+    let alone = post_while(server, || thread::sleep(time));
+    let (start, mut told) = (Instant::now(), String::new());
+    let beside = post_while(server, || told = backup(server, dir));
     let time = start.elapsed();
+    let grown = beside.memory.saturating_sub(alone.memory);
+    let (beside, alone) = (beside.times, alone.times);
     let [beside_p99, alone_p99] = [&beside, &alone].map(|times| percentile(times, 99));
     let ratio = beside_p99.as_secs_f64() / alone_p99.as_secs_f64();
     println!(
@@ -114,9 +102,37 @@ fn measure(server: &Server, dir: &TempDir, round: usize, time: Duration) -> Roun
         percentile(&beside, 50),
         alone.len(),
         percentile(&alone, 50),
-        (peak - before) >> 20
+        grown >> 20
     );
-    Round { ratio, stopped_ms: stopped_ms(&told), grown: peak - before }
+    Round { ratio, stopped_ms: stopped_ms(&told), grown }
+}
+
+/// Posts that were made beside something else.
+struct Posts {
+    /// The shortest first.
+    times: Vec<Duration>,
+    /// Memory of the service at most, in bytes.
+    memory: usize,
+}
+
+/// Posts, and watches the memory of the service, until `other` has ended.
+fn post_while(server: &Server, other: impl FnOnce()) -> Posts {
+    let is_done = AtomicBool::new(false);
+    let is_over = || is_done.load(Ordering::Relaxed);
+    let mut memory = 0;
+    let times = thread::scope(|scope| {
+        let posting = scope.spawn(|| post_until(server, is_over));
+        scope.spawn(|| {
+            while !is_over() {
+                memory = memory.max(server.memory());
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        other();
+        is_done.store(true, Ordering::Relaxed);
+        posting.join().expect("the posts succeed")
+    });
+    Posts { times, memory }
 }
 
 /// Makes a backup and removes it. Returns what the command prints about it.

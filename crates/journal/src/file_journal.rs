@@ -14,7 +14,7 @@ use super::disk::RoomWatch;
 use super::log::Witness;
 use super::snapshot::StoreSnapshot;
 use super::store::{Acceptance, Store};
-use super::{DiskSpace, JournalError, JournalOptions, MetDamage, OpenError, Space, Work};
+use super::{DiskSpace, JournalError, JournalOptions, MetDamage, OpenError, Space, Work, reclaim};
 use crate::limits;
 use angarium_clock::Clock;
 
@@ -74,6 +74,12 @@ impl Backend for FileJournal {
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, JournalError> {
         Ok(Box::new(StoreSnapshot::of(self.current.store()?)))
+    }
+
+    fn flush(&self) {
+        if let (Ok(store), Some(space)) = (self.current.store(), self.disk_space()) {
+            reclaim::flush(&store, space.free);
+        }
     }
 
     fn read_place(&self) -> ReadPlace {

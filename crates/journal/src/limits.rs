@@ -13,7 +13,7 @@ pub const ROOM_CHECK: Duration = Duration::from_millis(250);
 pub const SMALL_RESERVE: u64 = 128 << 20;
 /// Pause between two reclaim rounds on a disk that is nearly full. Each round flushes all memory tables.
 pub const RECLAIM_PAUSE: Duration = Duration::from_secs(3);
-/// Max time that a reclaim round waits until its flushes are on disk.
+/// Max time that a reclaim round, or a view of a moment, waits until its flushes are on disk.
 pub const RECLAIM_FLUSH: Duration = Duration::from_secs(30);
 /// Min bytes that a merge of tables must free. A reclaim round skips smaller gains.
 pub const RECLAIM_GAIN: u64 = 8 << 20;

@@ -11,6 +11,9 @@
 //!
 //! A committer waits at most [`limits::MOMENT_STOP`], whatever the others do. If one was late, the views are dropped
 //! and all is tried again.
+//!
+//! A view keeps the memory tables of its moment, which would grow on. They are flushed before the moment and once more
+//! after it, so that views keep only what was written in between.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,11 +44,14 @@ pub enum MomentError {
 }
 
 /// Takes a view of each journal at one moment: no commit of any of them is between two views. Blocks its thread, at
-/// most for [`limits::MOMENT_DEADLINE`] and one attempt.
+/// most for [`limits::MOMENT_DEADLINE`], one attempt and two flushes of each journal.
 pub fn moment(journals: &[Journal]) -> Result<Moment, MomentError> {
+    let flush = || journals.iter().for_each(|journal| journal.backend.flush());
+    flush();
     let began = Instant::now();
     loop {
         if let Some(moment) = attempt(journals)? {
+            flush();
             return Ok(moment);
         }
         if began.elapsed() >= limits::MOMENT_DEADLINE {
@@ -142,6 +148,8 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::channel;
 
@@ -151,7 +159,7 @@ mod tests {
     use crate::Space;
     use angarium_clock::Clock;
 
-    fn open(directory: &std::path::Path, name: &str) -> Journal {
+    fn open(directory: &Path, name: &str) -> Journal {
         Journal::open(&directory.join(name), &Clock::manual(1)).unwrap()
     }
 
@@ -189,6 +197,27 @@ mod tests {
         }
         ends.store(true, Ordering::Relaxed);
         writer.join_next().await.unwrap().unwrap();
+    }
+
+    /// A view would keep them in memory as long as it is there.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn earlier_writes_are_in_files_at_the_moment() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = open(directory.path(), "one");
+        journal.commit(|txn| txn.put(Space::Entries, "k".into(), vec![1; 1_000].into())).await.unwrap();
+        let before = tables(directory.path());
+        let journals = [journal];
+        let taken = tokio::task::spawn_blocking(move || moment(&journals)).await.unwrap().unwrap();
+        assert!(!tables(directory.path()).is_subset(&before), "no table is new");
+        assert_eq!(taken.views[0].get(Space::Entries, b"k").unwrap().unwrap().len(), 1_000);
+    }
+
+    /// Returns the files in directories with tables.
+    fn tables(directory: &Path) -> BTreeSet<PathBuf> {
+        let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+        let own = files.into_iter().filter(|_| directory.ends_with("tables"));
+        directories.iter().flat_map(|directory| tables(directory)).chain(own).collect()
     }
 
     #[tokio::test(flavor = "multi_thread")]

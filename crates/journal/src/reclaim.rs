@@ -59,15 +59,8 @@ impl Drop for Reclaimer {
 }
 
 fn reclaim(store: &Store, free: u64) {
-    let unwritten: u64 =
-        SPACES.iter().map(|(space, _)| store.space(*space).tree.active_memtable().size()).sum();
-    // Flushing a table that does not fit on the disk would close the store.
-    if unwritten > free {
-        return debug!(unwritten, free, "memory tables not flushed: no room");
-    }
-    if let Err(error) = flush(store) {
-        // If the store cannot continue, the committer learns it from its next write.
-        return warn!(%error, "memory tables not flushed");
+    if !flush(store, free) {
+        return;
     }
     for (space, name) in SPACES {
         let keyspace = store.space(space);
@@ -84,17 +77,28 @@ fn reclaim(store: &Store, free: u64) {
     }
 }
 
-/// Flushes all memory tables. The store then removes the logs that every key space has flushed.
-fn flush(store: &Store) -> Result<(), fjall::Error> {
-    for (space, _) in SPACES {
-        store.space(space).rotate_memtable()?;
+/// Flushes all memory tables, if they fit into the `free` bytes of the disk. The store then removes the logs that every
+/// key space has flushed. Returns false if it did not begin. Waits at most [`limits::RECLAIM_FLUSH`].
+pub(super) fn flush(store: &Store, free: u64) -> bool {
+    let unwritten: u64 =
+        SPACES.iter().map(|(space, _)| store.space(*space).tree.active_memtable().size()).sum();
+    // Flushing a table that does not fit on the disk would close the store.
+    if unwritten > free {
+        debug!(unwritten, free, "memory tables not flushed: no room");
+        return false;
+    }
+    let rotated = SPACES.iter().try_for_each(|(space, _)| store.space(*space).rotate_memtable().map(drop));
+    if let Err(error) = rotated {
+        // If the store cannot continue, the committer learns it from its next write.
+        warn!(%error, "memory tables not flushed");
+        return false;
     }
     let began = Instant::now();
     let is_flushed = || SPACES.iter().all(|(space, _)| store.space(*space).sealed_memtable_count() == 0);
     while !is_flushed() && began.elapsed() < limits::RECLAIM_FLUSH {
         std::thread::sleep(FLUSH_CHECK);
     }
-    Ok(())
+    true
 }
 
 /// Contents of the tables of a key space.
