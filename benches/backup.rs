@@ -90,19 +90,21 @@ fn measure(server: &Server, dir: &TempDir, round: usize, time: Duration) -> Roun
     let (start, mut told) = (Instant::now(), String::new());
     let beside = post_while(server, || told = backup(server, dir));
     let time = start.elapsed();
-    let grown = beside.memory.saturating_sub(alone.memory);
+    let (most, most_alone) = (beside.memory, alone.memory);
+    let grown = most.saturating_sub(most_alone);
     let (beside, alone) = (beside.times, alone.times);
     let [beside_p99, alone_p99] = [&beside, &alone].map(|times| percentile(times, 99));
     let ratio = beside_p99.as_secs_f64() / alone_p99.as_secs_f64();
     println!(
         "round {round}: {told}; it took {:.1} s; {} posts beside it: p50 {:?}, p99 {beside_p99:?}; {} without: \
-         p50 {:?}, p99 {alone_p99:?}; ratio {ratio:.2}; {} MiB more memory",
+         p50 {:?}, p99 {alone_p99:?}; ratio {ratio:.2}; memory at most {} MiB, {} without",
         time.as_secs_f64(),
         beside.len(),
         percentile(&beside, 50),
         alone.len(),
         percentile(&alone, 50),
-        grown >> 20
+        most >> 20,
+        most_alone >> 20
     );
     Round { ratio, stopped_ms: stopped_ms(&told), grown }
 }
