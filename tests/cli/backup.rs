@@ -262,8 +262,10 @@ fn restore_beside_other_pools_holds_transfers() {
     assert!(near["transfer"] == json!(true) && far["transfer"] == json!(true), "{holds}");
     assert!(near["post"] == json!(true) && near["reason"] == "bad deploy", "the hold before stays: {holds}");
     use_up(&client, "near");
+    let in_transfer = || client.stats("near").unwrap().json()["messages"]["in_transfer"].clone();
+    wait_until("the dead letter is marked", || in_transfer() == 1);
     std::thread::sleep(Duration::from_secs(1));
-    assert_eq!(client.stats("near").unwrap().json()["messages"]["in_transfer"], 1);
+    assert_eq!(in_transfer(), 1);
     for pool in ["default", "far"] {
         let released = client.delete(&format!("/v2/pools/{pool}/hold")).unwrap();
         assert_eq!(released.status, StatusCode::NO_CONTENT);

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::canned::Canned;
 use super::{Beside, Program, beside_a_server};
+use angarium_testbed::held::wait_until;
 
 /// A server with a message in the queue `q`, and its id.
 fn with_message(post: &[&str]) -> (Beside, String) {
@@ -104,6 +105,12 @@ fn result_is_kept_for_the_producer() {
     }
     // The same settle has the same outcome.
     assert_eq!(it.program.say(&[&settle[..], &forwards].concat()), told);
+    // Messages arrive in other queues a moment after the answer.
+    for queue in ["notify", "log"] {
+        wait_until("the message has arrived", || {
+            it.server.client().stats(queue).unwrap().json()["messages"]["free"] == 1
+        });
+    }
     assert_eq!(it.program.plain(&["message", "consume", "notify", "--count", "1"]), ["{\"n\": 1}"]);
     assert_eq!(it.program.plain(&["message", "consume", "log", "--count", "1"]), ["text"]);
     it.program.say(&["queue", "purge", "q"]);
@@ -246,7 +253,9 @@ fn redrive_requeues_and_moves_selected_messages() {
     assert_eq!(it.program.plain(&["message", "peek", "q", "--state", "ready", "--body", "none"]), [&*id]);
     it.program.say(&["queue", "create", "next"]);
     ended(&it.program.plain(&redrive(&["--to", "next", "--rate", "10", "--max", "5"]))[0]);
-    assert_eq!(it.program.plain(&["message", "peek", "next", "--body", "none"]), [&*id]);
+    let peeked = || it.program.plain(&["message", "peek", "next", "--body", "none"]);
+    wait_until("the message has arrived", || !peeked().is_empty());
+    assert_eq!(peeked(), [&*id]);
     let table = it.program.say(&["queue", "tasks", "q"]);
     assert!(
         table.contains("  move ") && table.contains("  requeue ") && table.contains("completed"),

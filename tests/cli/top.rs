@@ -1,5 +1,6 @@
 //! `angarium top`, on a terminal and without one.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -7,6 +8,7 @@ use serde_json::json;
 
 use super::canned::Canned;
 use super::{Program, beside_a_server};
+use angarium_testbed::held::wait_until;
 
 #[test]
 fn top_shows_queues_and_replicas_once() {
@@ -71,10 +73,17 @@ fn top_beside_a_hanging_server_ends_at_once() {
         }
         let (ended, drawn) = top.end();
         assert_eq!(ended, code, "{drawn:?}");
-        assert!(start.elapsed() < Duration::from_secs(3), "after {:?}", start.elapsed());
+        // No answer is awaited: that would take a minute.
+        assert!(start.elapsed() < Duration::from_secs(20), "after {:?}", start.elapsed());
         assert!(drawn.ends_with("\u{1b}[?1049l"), "the terminal is as it was: {drawn:?}");
         it.server.signal(Signal::CONT);
     }
+}
+
+/// How many different times without an answer were drawn.
+fn silences(drawn: &str) -> usize {
+    let times = drawn.split("no answer for ").skip(1).filter_map(|text| text.split_once(" s"));
+    times.map(|(seconds, _)| seconds).collect::<BTreeSet<_>>().len()
 }
 
 #[test]
@@ -84,8 +93,8 @@ fn silent_server_is_shown_until_a_key_ends_it() {
     let program = Program::new(Some(&format!("http://{}", listener.local_addr().unwrap())));
     for key in ["q", "\u{3}"] {
         let mut top = program.on_terminal(&["top", "--interval", "200ms"], (100, 20));
-        top.wait_for("no answer for 2 s");
-        top.wait_for("no answer for 3 s");
+        // On a busy machine it may draw no screen for a second or more.
+        wait_until("the silence is shown, and that it lasts", || silences(&top.drawn()) > 1);
         top.press(key);
         let (code, drawn) = top.end();
         assert_eq!(code, 0, "{drawn:?}");

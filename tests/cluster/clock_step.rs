@@ -22,7 +22,7 @@ const HELD_AFTER_TAKEOVER: Duration = Duration::from_secs(2);
 /// By which the tree time of two replicas may differ.
 const APART: Duration = Duration::from_secs(1);
 /// What a busy machine takes to end a claim that is due, and to claim its message again.
-const LATE: Duration = Duration::from_secs(5);
+const LATE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Tree time runs at most so fast while it follows a step, and at least so.
@@ -34,6 +34,7 @@ struct HeldClaim {
     queue: String,
     began: Instant,
     granted: Instant,
+    ttl: Duration,
 }
 
 /// The instants between which something happened.
@@ -48,7 +49,21 @@ impl HeldClaim {
         let began = Instant::now();
         let claim = client.claim(queue, 1, u64::from(ttl)).unwrap();
         assert_eq!(claim.status, StatusCode::CREATED, "{}", claim.text());
-        Self { queue: queue.to_owned(), began, granted: Instant::now() }
+        let (granted, ttl) = (Instant::now(), Duration::from_secs(ttl.into()));
+        Self { queue: queue.to_owned(), began, granted, ttl }
+    }
+
+    /// When it may end at the earliest, as its client was told.
+    fn earliest_end(&self) -> Instant {
+        self.began + self.ttl.div_f64(FASTEST) - APART
+    }
+
+    /// Asserts that the next owner of the slot, which had not taken it over at `not_taken`, has not ended the claim too
+    /// early. On a busy machine the earlier owner, which had the slot until `kept` at the latest, may have ended it.
+    fn assert_held_after(&self, not_taken: Instant, kept: Instant, end: Instant) {
+        let (held, least) = (end - not_taken, HELD_AFTER_TAKEOVER.div_f64(FASTEST));
+        let is_over_before = kept >= self.earliest_end();
+        assert!(is_over_before || held >= least, "it ended {held:?} after the take-over");
     }
 
     /// Claims its message through a replica until that is granted.
@@ -131,10 +146,8 @@ fn assert_claims_outlive_step(before: i64, after: i64) {
     let end = claim.await_end(&cluster.replicas[1]);
 
     let ttl = Duration::from_secs(TTL.into());
-    let lasted = end - claim.began;
-    assert!(lasted >= ttl.div_f64(FASTEST) - APART, "the claim lasted {lasted:?}");
-    let held = end - not_taken;
-    assert!(held >= HELD_AFTER_TAKEOVER.div_f64(FASTEST), "it ended {held:?} after the take-over");
+    assert!(end >= claim.earliest_end(), "the claim lasted {:?}", end - claim.began);
+    claim.assert_held_after(not_taken, taken, end);
     let latest = (claim.granted + ttl.div_f64(SLOWEST)).max(taken + HELD_AFTER_TAKEOVER.div_f64(SLOWEST));
     assert!(end <= latest + APART + LATE, "it ended {:?} late", end - latest);
     let found = cluster.client(1).get_message(&queues[1], &living[0]).unwrap();
@@ -159,11 +172,12 @@ fn claim_of_killed_owner_ends_two_seconds_after_takeover() {
     let queue = cluster.queues_of_first().remove(0);
     clock.set(HOUR);
     cluster.replicas.iter().for_each(await_step_shown);
-    let claim = HeldClaim::new(&cluster, &queue, 2);
+    // Its time ends before its owner loses the slot.
+    let claim = HeldClaim::new(&cluster, &queue, 4);
     cluster.replicas[0].server.take().unwrap().kill9();
+    let killed = Instant::now();
     let Between(not_taken, taken) = cluster.await_takeover(&queue);
     let end = claim.await_end(&cluster.replicas[1]);
-    let held = end - not_taken;
-    assert!(held >= HELD_AFTER_TAKEOVER.div_f64(FASTEST), "it ended {held:?} after the take-over");
+    claim.assert_held_after(not_taken, killed, end);
     assert!(end <= taken + HELD_AFTER_TAKEOVER + LATE, "it ended {:?} after the take-over", end - taken);
 }

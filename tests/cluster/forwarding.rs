@@ -174,8 +174,8 @@ fn queues_of_killed_replica_wait_one_session_timeout() {
         killed.elapsed()
     };
     // That of the usual setting ends seven seconds after the last word of the one that was killed, at the earliest. A busy
-    // machine may add some.
-    let mut outages = (0..3).map(|_| outage()).inspect(|outage| eprintln!("an outage of {outage:.2?}"));
+    // machine may add some: on a quiet one the first is short.
+    let mut outages = (0..8).map(|_| outage()).inspect(|outage| eprintln!("an outage of {outage:.2?}"));
     assert!(outages.any(|outage| outage < Duration::from_secs(6)));
 }
 
@@ -195,7 +195,7 @@ fn forwarded_body_counts_once_until_its_answer() {
         wait_until("the pool serves", || {
             entry.post_messages(&queue, &[json!("first")]).unwrap().status == StatusCode::CREATED
         });
-        assert_eq!((held(&entry), held(&owner)), (0.0, 0.0));
+        wait_until("nothing is left of the first", || (held(&entry), held(&owner)) == (0.0, 0.0));
         cluster.cut(1, Part::Pool, Wire::Deaf);
         let send = || match is_sqs {
             true => entry.clone().with_header("x-amz-target", "AmazonSQS.SendMessage").post("/", &sqs),

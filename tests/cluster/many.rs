@@ -6,6 +6,7 @@ use std::thread;
 use http::StatusCode;
 
 use super::{Cluster, queues};
+use angarium_testbed::held::wait_until;
 use angarium_testbed::zookeeper::ZooKeeper;
 
 const REPLICAS: usize = 3;
@@ -47,5 +48,5 @@ fn start_cost_at_zookeeper_is_independent_of_queues() {
     });
     let with = start_again(&mut cluster, &zookeeper);
     assert!(with < without + OTHERS, "{with} requests with {QUEUES} queues, {without} without any");
-    assert_eq!(zookeeper.watches(), REPLICAS);
+    wait_until("each replica watches the tree once", || zookeeper.watches() == REPLICAS);
 }

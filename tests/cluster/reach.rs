@@ -51,7 +51,8 @@ fn post(client: &Client, queue: &str, body: usize) -> bool {
 #[test]
 fn slots_leave_replica_cut_off_from_pools_or_peers() {
     let cluster = start();
-    let queues = queues(16);
+    // Instances have random ids: of a few queues one replica may own none.
+    let queues = queues(64);
     let owned = queues.iter().position(|queue| cluster.owner_of(queue) == 0).expect("it has some");
     let (first, client) = (cluster.client_of(1), cluster.client_of(2));
     for (number, queue) in queues.iter().enumerate() {
@@ -91,7 +92,7 @@ fn slots_leave_replica_cut_off_from_pools_or_peers() {
     }
     let once: BTreeSet<u64> = found.iter().copied().collect();
     assert_eq!(found.len(), once.len());
-    let wanted: BTreeSet<u64> = (0..16).chain([100, 101]).chain(acknowledged).collect();
+    let wanted: BTreeSet<u64> = (0..64).chain([100, 101]).chain(acknowledged).collect();
     // A post without a known outcome may be there too.
     assert_eq!(wanted.difference(&once).collect::<Vec<_>>(), [&0; 0]);
     assert!(once.difference(&wanted).all(|number| *number >= 1_000));
@@ -161,10 +162,11 @@ fn readiness_without_session_depends_on_the_others() {
     // One alone is cut off: it stays for two sessions, then clients go to those that have one.
     cluster.cut(0, Part::Tree, Wire::Silent);
     let cut = Instant::now();
+    // A test that is stopped for a while finds it not ready at once. That must not be too early: see below.
     wait_until("it has no session", || {
         let (status, said) = readiness(&cluster, 0);
-        assert_eq!(status, StatusCode::OK, "{said}");
-        said["warnings"][0].as_str().is_some_and(|warning| warning.contains("no session"))
+        let has_none = said["warnings"][0].as_str().is_some_and(|warning| warning.contains("no session"));
+        has_none || status == StatusCode::SERVICE_UNAVAILABLE
     });
     wait_until("it is not ready", || readiness(&cluster, 0).0 == StatusCode::SERVICE_UNAVAILABLE);
     assert!(cut.elapsed() > Duration::from_secs(2 * u64::from(SESSION)), "{:?}", cut.elapsed());

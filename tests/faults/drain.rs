@@ -18,9 +18,10 @@ const LIMIT: usize = 20;
 const FIRST_CONSUMER: u32 = 1000;
 /// A claim with less than this left is not asked to prove itself.
 const STILL_LIVE: Duration = Duration::from_secs(10);
-/// A session may still turn out to be lost after the last fault, or on a busy machine at any time: then a request is answered 503,
-/// and what it may have claimed is given back. No claim after the other may fail for longer than this.
-const MAX_WAIT: Duration = Duration::from_secs(10);
+/// A session may still turn out to be lost after the last fault, or on a busy machine at any time: then a request is answered 503
+/// until another session has begun, and what it may have claimed is given back. No request after the other may fail for longer
+/// than this.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Forwards arrive far sooner, also after the last fault.
 const TRANSFER_WAIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
@@ -97,12 +98,16 @@ fn await_transfers(client: &Client) {
 }
 
 fn look_at(client: &Client, history: &History, queue: &'static str, id: &str) {
-    let start = history.now();
-    let answer = client.get_message(queue, id).expect("the server stays up during the drain");
-    match answer.status {
-        StatusCode::OK => history.sighted(queue, start, answer.message()),
-        StatusCode::NOT_FOUND => {}
-        _ => panic!("a read of message {id} failed: {answer:?}"),
+    let begun = Instant::now();
+    loop {
+        let start = history.now();
+        let answer = client.get_message(queue, id).expect("the server stays up during the drain");
+        match answer.status {
+            StatusCode::OK => return history.sighted(queue, start, answer.message()),
+            StatusCode::NOT_FOUND => return,
+            StatusCode::SERVICE_UNAVAILABLE if begun.elapsed() < MAX_WAIT => thread::sleep(PAUSE),
+            _ => panic!("a read of message {id} failed: {answer:?}"),
+        }
     }
 }
 

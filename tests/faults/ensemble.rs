@@ -17,7 +17,7 @@ use super::history::History;
 use super::load::Load;
 use super::verdict::judge;
 use crate::support::server::{Server, ServerBuilder};
-use angarium_testbed::held::START;
+use angarium_testbed::held::{START, wait_until};
 use angarium_testbed::settings;
 use angarium_testbed::zookeeper::{Ensemble, ZooKeeper};
 
@@ -134,16 +134,13 @@ fn posts_and_deletes_work_and_claims_503_without_zookeeper() {
     assert_eq!(client.get("/livez").unwrap().status, StatusCode::OK);
     zookeeper.restart();
     let mut claimed = Vec::new();
-    for _ in 0..200 {
+    wait_until("both are claimed", || {
         let answer = client.claim("q", 10, 60).unwrap();
         if answer.status == StatusCode::CREATED {
             claimed.extend(answer.json()["messages"].as_array().unwrap().iter().map(|m| m["body"].clone()));
         }
-        if claimed.len() == 2 {
-            break;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
+        claimed.len() >= 2
+    });
     claimed.sort_by_key(|body| body.as_u64());
     assert_eq!(claimed, [json!(2), json!(3)]);
 }

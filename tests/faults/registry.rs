@@ -8,6 +8,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::server::{Server, ServerBuilder};
+use angarium_testbed::held::START;
 use angarium_testbed::zookeeper::ZooKeeper;
 
 fn service(address: &str, dir: &TempDir) -> ServerBuilder {
@@ -23,7 +24,7 @@ fn claim_soon(server: &Server) -> serde_json::Value {
         if answer.status == StatusCode::CREATED {
             return answer.json()["messages"].clone();
         }
-        assert!(start.elapsed() < Duration::from_secs(30), "{answer:?}");
+        assert!(start.elapsed() < START, "{answer:?}");
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -78,7 +79,7 @@ fn service_with_lost_session_registers_and_serves_again() {
     assert_eq!(claim_soon(&server)[0]["body"], json!(1));
     let start = Instant::now();
     while !server.last_lines().contains("registered again") {
-        assert!(start.elapsed() < Duration::from_secs(30), "{}", server.last_lines());
+        assert!(start.elapsed() < START, "{}", server.last_lines());
         thread::sleep(Duration::from_millis(50));
     }
     // Answers that write nothing are given again too.

@@ -60,6 +60,7 @@ fn stalled_commit_is_answered_and_service_recovers() {
     let began = Instant::now();
     // The first is in the sync, the others wait behind it.
     let first = ask(&server, |client| Ok(post(client, "first")));
+    wait_until("a sync waits", || cut.held_syncs() > 0);
     thread::sleep(Duration::from_millis(100));
     let others: Vec<_> =
         (0..5).map(|number| ask(&server, move |c| Ok(post(c, &format!("other {number}"))))).collect();

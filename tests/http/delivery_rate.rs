@@ -12,6 +12,8 @@ use crate::support::sink::Sink;
 use angarium_testbed::held::wait_until;
 
 const SECOND: Duration = Duration::from_secs(1);
+/// At the first rate they take 15 seconds, of which a busy machine may need some at the second one.
+const MESSAGES: usize = 300;
 
 /// The greatest number of requests within a second. The sink may read some late, so a part of them counts as of another
 /// second.
@@ -28,18 +30,18 @@ fn webhook_with_rate_gets_no_more_in_a_second() {
     let sink = Sink::start(&[]);
     let path = hook(client, &sink, json!({"options": {"rate": 20, "max_in_flight": 50}}));
     assert_eq!(client.get(&path).unwrap().json()["options"]["rate"], 20);
-    for number in 0..60 {
+    for number in 0..MESSAGES {
         post(client, json!(number));
     }
-    wait_until("half of the deliveries", || sink.count() >= 30);
+    wait_until("some of the deliveries", || sink.count() >= 30);
     // A busy machine delays some requests to the next ones.
     assert!(most_in_a_second(&sink) <= 24, "{}", most_in_a_second(&sink));
     let changed = client.patch(&path, &json!({"options": {"rate": 10_000, "max_in_flight": 50}})).unwrap();
     assert_eq!(changed.status, StatusCode::NO_CONTENT, "{}", changed.text());
     let begin = Instant::now();
     wait_until("the rest", || total(client, &path) == 0);
-    assert!(begin.elapsed() < SECOND, "{:?}", begin.elapsed());
-    assert_eq!(sink.count(), 60);
+    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+    assert_eq!(sink.count(), MESSAGES);
 }
 
 #[test]

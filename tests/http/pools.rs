@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Service, service};
 use crate::support::client::{Answer, Client};
 use crate::support::server::{Server, ServerBuilder};
-use angarium_testbed::held::free_port;
+use angarium_testbed::held::{free_port, wait_until};
 use angarium_testbed::zookeeper::ZooKeeper;
 
 const POOL: &str = "/v2/pools/two";
@@ -261,13 +261,9 @@ fn queue_deleted_before_kill_9_is_cleaned_after_it() {
         server.kill9();
         let server = Server::start(data.path());
         assert_eq!(server.client().claim("q", 1, 60).unwrap().status, 204, "{pause}");
-        for turn in 0.. {
-            if server.client().delete("/v2/pools/default").unwrap().status == 204 {
-                break;
-            }
-            assert!(turn < 200, "it is never cleaned away after {pause} ms");
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
+        wait_until(&format!("it is cleaned away after {pause} ms"), || {
+            server.client().delete("/v2/pools/default").unwrap().status == 204
+        });
     }
 }
 

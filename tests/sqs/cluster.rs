@@ -9,6 +9,7 @@ use serde_json::json;
 use super::wire::text;
 use super::{OLD_BOTO3, run_at, run_rust_at};
 use crate::support::cluster::Cluster;
+use angarium_testbed::held::wait_until;
 use angarium_testbed::settings::test_tools;
 
 /// A client: the script, the variable that states where its tools are, and the folder of the tools.
@@ -77,12 +78,17 @@ fn forwarded_receive_ends_when_its_replica_stops() {
     let created = client.clone().with_header("x-amz-target", "AmazonSQS.CreateQueue");
     created.post("/", &json!({"QueueName": queue})).unwrap();
     let receive = client.with_header("x-amz-target", "AmazonSQS.ReceiveMessage");
-    let waiting =
-        thread::spawn(move || receive.post("/", &json!({"QueueUrl": queue, "WaitTimeSeconds": 20})).unwrap());
-    thread::sleep(Duration::from_millis(500));
-    let began = Instant::now();
+    let waiting = thread::spawn(move || {
+        let began = Instant::now();
+        let answer = receive.post("/", &json!({"QueueUrl": queue, "WaitTimeSeconds": 20})).unwrap();
+        (answer, began.elapsed())
+    });
+    wait_until("it waits at the owner", || {
+        let page = cluster.client_of(1).get("/metrics").unwrap().text();
+        page.lines().any(|line| line == "angarium_waiting_claims 1")
+    });
     cluster.leave(0);
-    let answer = waiting.join().unwrap();
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    let (answer, lasted) = waiting.join().unwrap();
+    assert!(lasted < Duration::from_secs(19), "it ends at the stop: {lasted:?}");
     assert_eq!(answer.status.as_u16(), 200, "{}", text(&answer));
 }

@@ -241,12 +241,14 @@ impl Worker {
 
 #[test]
 fn time_of_an_absent_replica_is_no_pause() {
+    let began = Instant::now();
     let mut pause = Pause::begin();
     thread::sleep(Duration::from_millis(20));
     pause.depart();
+    let present = began.elapsed();
     thread::sleep(Duration::from_millis(200));
     pause.succeed();
-    assert!(pause.longest < Duration::from_millis(200), "{pause:?}");
+    assert!(pause.longest <= present, "{pause:?} of {present:?}");
     thread::sleep(Duration::from_millis(200));
     assert!(pause.longest() >= Duration::from_millis(200));
 }

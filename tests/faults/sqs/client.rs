@@ -56,13 +56,17 @@ impl Sqs {
         self.ask("ChangeMessageVisibility", &arguments)
     }
 
-    /// How many messages there are, visible or not.
-    pub fn count(&self, queue: &str) -> u64 {
+    /// How many messages there are, visible or not; none while the service refuses to count them.
+    pub fn count(&self, queue: &str) -> Option<u64> {
         const COUNTERS: [&str; 2] = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"];
         let asked = json!({"QueueUrl": queue, "AttributeNames": COUNTERS});
-        let answer = self.ask("GetQueueAttributes", &asked).expect("the server is there").json();
+        let answer = self.ask("GetQueueAttributes", &asked).expect("the server is there");
+        if answer.status.is_server_error() {
+            return None;
+        }
+        let answer = answer.json();
         let counter = |name| answer["Attributes"][name].as_str().and_then(|text| text.parse::<u64>().ok());
-        COUNTERS.into_iter().map(|name| counter(name).expect("it counts")).sum()
+        Some(COUNTERS.into_iter().map(|name| counter(name).expect("it counts")).sum())
     }
 }
 

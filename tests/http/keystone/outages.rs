@@ -91,6 +91,7 @@ fn leaving_client_makes_no_room_for_look_ups() {
     for number in 0..3 * PLACES {
         ask_and_leave(&guarded.server, &format!("gAAAAAB{number}"));
     }
+    wait_until("Keystone is asked as much as may be", || guarded.asked() >= PLACES);
     thread::sleep(Duration::from_millis(300));
     assert_eq!(guarded.asked(), PLACES, "Keystone works on all that it was asked");
 }
@@ -119,7 +120,7 @@ fn waits_for_keystone_count_for_their_address() {
 
 #[test]
 fn valid_own_token_is_used_while_its_renewal_hangs() {
-    let guarded = guarded(&["--keystone-cache-time", "0"]);
+    let guarded = guarded(&["--keystone-cache-time", "0", "--keystone-timeout", "60"]);
     guarded.identity.set_service_life(Duration::from_secs(50));
     let client = guarded.client(&guarded.member());
     assert_eq!(client.get("/v2/queues").unwrap().status, StatusCode::OK);
@@ -128,7 +129,7 @@ fn valid_own_token_is_used_while_its_renewal_hangs() {
     for _ in 0..3 {
         assert_eq!(client.get("/v2/queues").unwrap().status, StatusCode::OK);
     }
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     wait_until("one renewal is under way", || guarded.identity.asked().logins == 2);
 }
 
@@ -266,7 +267,7 @@ fn hostile_answers_let_none_in() {
         let began = Instant::now();
         let answer = guarded.client(&format!("gAAAAAB{number}")).get("/v2/queues").unwrap();
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{said}: {}", answer.text());
-        assert!(began.elapsed() < Duration::from_secs(5), "{said}");
+        assert!(began.elapsed() < Duration::from_secs(30), "{said}");
     }
     // The same answer without a fault is taken; what failed before was not remembered.
     guarded.identity.set_behaviour(canned(200, good));

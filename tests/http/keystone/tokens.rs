@@ -131,19 +131,24 @@ fn malformed_token_is_not_looked_up() {
 #[test]
 fn revoked_token_passes_as_long_as_it_is_remembered() {
     let guarded = guarded(&["--keystone-cache-time", "2"]);
-    let token = guarded.member();
-    let client = guarded.client(&token);
-    let since = Instant::now();
-    assert_eq!(client.get("/v2/queues").unwrap().status, StatusCode::OK);
-    guarded.identity.revoke(&token);
-    assert_eq!(client.get("/v2/queues").unwrap().status, StatusCode::OK);
-    assert!(since.elapsed() < Duration::from_secs(2), "the machine is too slow for this test");
-    assert_eq!(guarded.asked(), 1);
+    let (mut client, mut since, mut asked) = (guarded.server.client(), Instant::now(), 0);
+    // On a busy machine the token may be forgotten before it is used again: then with another one.
+    wait_until("a token is used again in time", || {
+        let token = guarded.member();
+        (client, since, asked) = (guarded.client(&token), Instant::now(), guarded.asked());
+        assert_eq!(client.get("/v2/queues").unwrap().status, StatusCode::OK);
+        guarded.identity.revoke(&token);
+        let passes = client.get("/v2/queues").unwrap().status == StatusCode::OK;
+        let is_in_time = since.elapsed() < Duration::from_secs(2);
+        assert!(passes || !is_in_time, "it is remembered");
+        is_in_time
+    });
+    assert_eq!(guarded.asked(), asked + 1);
     let is_refused = || client.get("/v2/queues").unwrap().status == StatusCode::UNAUTHORIZED;
     wait_until("the token is looked up again", is_refused);
     assert!(since.elapsed() > Duration::from_millis(1_900), "{:?}", since.elapsed());
     assert!(is_refused());
-    assert_eq!(guarded.asked(), 2, "a refused token is remembered too");
+    assert_eq!(guarded.asked(), asked + 2, "a refused token is remembered too");
 }
 
 #[test]
