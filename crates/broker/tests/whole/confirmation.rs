@@ -1,5 +1,6 @@
 //! Webhooks that need the confirmation of their subscribers: they get nothing before it.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -274,17 +275,23 @@ async fn withdrawn_webhook_gets_no_later_message() {
     let id = whole.asking(&q, &sender, "{}").await;
     let first = sender.asked(1).await;
     whole.confirm(&q, id, true, &first.signature()).await.unwrap();
+    let (posts, ended) = (200, Cell::new(0));
+    let own = q.of_subscription(id);
     let withdraw = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         whole.confirm(&q, id, false, &first.signature()).await.unwrap();
-        // Posts that began before have ended by then.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // A post that began before ends, and so does the one behind it, and deliveries end.
+        let later = (ended.get() + 2).min(posts);
+        until("the posts do not continue", async || ended.get() >= later).await;
+        until("a delivery does not end", async || whole.broker.queue_stats(&own).await.unwrap().claimed == 0)
+            .await;
         let sent = sender.sent.lock().len() as u64;
         (sent, whole.copies(&q, id).await)
     };
     let post = async {
-        for _ in 0..200 {
+        for _ in 0..posts {
             whole.post_bodies(&q, 2, 3_600).await;
+            ended.set(ended.get() + 1);
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
@@ -327,10 +334,16 @@ async fn webhook_is_asked_until_it_answers_and_after_a_restart() {
     let fails = AskingSender::new(Some(ConfirmationRule::Subscriber), &[WebhookFailureKind::Unreachable; 9]);
     let id = whole.asking(&q, &fails, "{}").await;
     fails.asked(1).await;
-    whole.clock.advance(2_000);
+    // The pause begins a moment after the request has failed.
+    until("the end of the pause", async || {
+        whole.clock.advance(100);
+        fails.asked.lock().len() > 1
+    })
+    .await;
     let second = fails.asked(2).await;
-    let view = whole.broker.webhook_status(id).unwrap();
-    assert_eq!((view.failures, view.reason.as_str()), (2, "answered 503"), "the answer has the signature");
+    let status = || whole.broker.webhook_status(id).unwrap();
+    until("the second failure", async || status().failures == 2).await;
+    assert_eq!(status().reason.as_str(), "answered 503", "the answer has the signature");
     whole.broker.stop().await;
     let (whole, _) = lives.whole().await;
     // The rule of the next replica does not matter.

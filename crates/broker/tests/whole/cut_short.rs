@@ -19,11 +19,12 @@ use super::{MAX_WAIT, limit, queue, terms};
 const TRIES: usize = 6;
 
 impl Faulty {
-    /// Makes the broker reacquire the slot of the queue: memory is read again.
+    /// Makes the broker reacquire the slot of the queue: memory is read again. The slot is served when this returns.
     pub(super) async fn reacquire(&self) {
         self.pool.next(&[UnknownBefore; TRIES]);
         let message = NewMessage { body: "1".into(), ..NewMessage::default() };
         self.whole.broker.messages_post(&queue("q"), vec![message], None).await.unwrap_err();
+        self.until_served().await;
     }
 
     /// Returns a claim on two of three messages. Its release with a delay wrote the headers, and not more.

@@ -21,6 +21,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
+use super::recovery::claim_when_served;
 use super::transfers::until;
 use super::{MAX_WAIT, Whole, limit, one_pool, queue, replica, terms};
 
@@ -188,11 +189,11 @@ async fn in_doubt_deletion_leaves_queue_whole_or_absent() {
         let failed = seen.whole.broker.queue_delete(&queue("q")).await.unwrap_err();
         assert_eq!(failed.nothing_written(), fault == Fault::NotSent, "{fault:?}");
         if is_gone {
-            assert!(seen.whole.claim(&queue("q"), 3, 300).await.is_empty());
+            assert!(claim_when_served(&seen.whole, "q").await.is_empty());
             seen.nothing_is_left_soon(&record).await;
         } else {
             // Claimed messages stay claimed.
-            assert_eq!(seen.whole.claim(&queue("q"), 3, 300).await, ids[1..], "{fault:?}");
+            assert_eq!(claim_when_served(&seen.whole, "q").await, ids[1..], "{fault:?}");
             seen.whole.broker.queue_delete(&queue("q")).await.unwrap();
             seen.nothing_is_left_soon(&record).await;
         }

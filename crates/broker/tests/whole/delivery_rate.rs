@@ -22,7 +22,7 @@ impl Whole {
 #[tokio::test]
 async fn transfers_with_rate_are_spread_over_seconds() {
     let (whole, q) = (whole().await, queue("q"));
-    let paced = NewSubscription { options: options(r#"{"rate": 20}"#), ..new("queue:slow") };
+    let paced = NewSubscription { options: options(r#"{"rate": 4}"#), ..new("queue:slow") };
     let id = whole.broker.subscription_create(&q, paced).await.unwrap().id;
     whole.subscribe(&q, "queue:fast").await;
     let begin = Instant::now();
@@ -30,16 +30,17 @@ async fn transfers_with_rate_are_spread_over_seconds() {
     until("the other queue", async || whole.number_in(&queue("fast")).await == 200).await;
     while begin.elapsed() < Duration::from_secs(2) {
         let number = whole.number_in(&queue("slow")).await;
-        // 10 at the begin, and 10 after each half second.
-        let most = 10 * (1 + begin.elapsed().as_millis() as u64 / 500);
+        // Two at the begin, and two after each half second.
+        let most = 2 * (1 + begin.elapsed().as_millis() as u64 / 500);
         assert!(number <= most, "{number} after {:?}", begin.elapsed());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(whole.number_in(&queue("slow")).await >= 20);
+    until("the next ones", async || whole.number_in(&queue("slow")).await >= 4).await;
     let change = SubscriptionChange { options: Some(options("{}")), ..SubscriptionChange::default() };
     whole.broker.subscription_change(&q, id, change).await.unwrap();
     until("the rest", async || whole.number_in(&queue("slow")).await == 200).await;
-    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+    // At the rate they take fifty seconds.
+    assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", begin.elapsed());
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Posts with a deduplication id: a second post is answered with the id of the first.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use angarium_broker::PostResult;
@@ -12,10 +13,12 @@ use angarium_core::names::QueueRef;
 use angarium_core::patch::Change;
 
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::faulty::Fault::{self, Held, HeldAndLost, NotSent};
 use super::groups::{in_group, ordered};
 use super::outcomes::faulty;
+use super::transfers::until;
 use super::{Whole, limit, metadata, open_journal, queue, start, terms, whole};
 
 fn with_id(group: &str, id: &str) -> NewMessage {
@@ -173,7 +176,7 @@ async fn duplicate_of_pending_post_shares_its_outcome() {
             post
         };
         let mut first = post();
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        until("the first is not written", async || faulty.pool.left() < faults.len()).await;
         let mut duplicate = post();
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(duplicate.try_join_next().is_none(), "nobody knows what becomes of the first");
@@ -200,12 +203,14 @@ async fn post_beside_failed_duplicate_is_unknown_when_repeat_fails() {
     // The first post fails. The second posts its new message, and then fails to post the message of the first.
     faulty.pool.next(&[&[HeldAndLost][..], &[NotSent; TRIES - 1], &[NONE], &[NotSent; TRIES]].concat());
     let mut first = post_later(whole, vec![with_id("a", "1")]);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let mut second = post_later(whole, vec![with_id("a", "1"), with_id("a", "2")]);
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    until("the first is not written", async || faulty.pool.left() == 2 * TRIES).await;
+    // It begins at once, since its queue is open, and waits behind the first.
+    let messages = vec![with_id("a", "1"), with_id("a", "2")];
+    let mut second = pin!(whole.broker.messages_post(&at, messages, None));
+    assert!(timeout(Duration::from_millis(50), second.as_mut()).await.is_err());
     faulty.pool.release();
     assert!(first.join_next().await.unwrap().unwrap().unwrap_err().nothing_written());
-    let unknown = second.join_next().await.unwrap().unwrap().unwrap_err();
+    let unknown = second.await.unwrap_err();
     assert!(!unknown.nothing_written(), "one of its messages is there: {unknown:?}");
     assert!(faulty.pool.is_done());
     assert_eq!(whole.count(&at).await, 1);
@@ -255,7 +260,7 @@ async fn id_forgotten_and_posted_in_one_batch_is_remembered() {
     let mut tasks = JoinSet::new();
     let (broker, to) = (whole.broker.clone(), at.clone());
     tasks.spawn(async move { drop(broker.messages_post(&to, vec![in_group("b", "2")], None).await) });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    until("nothing is written", async || faulty.pool.is_done()).await;
     let (broker, to) = (whole.broker.clone(), at.clone());
     tasks.spawn(async move { broker.queue_purge(&to).await.unwrap() });
     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -96,9 +96,14 @@ async fn message_deleted_while_it_is_read_is_not_copied() {
     let messages = [1, 2, 3].map(|body| with_body(&body.to_string()));
     let ids = whole.broker.messages_post(&q, messages.into(), None).await.unwrap().ids;
     let from_oldest = NewSubscription { options: options(r#"{"from": "oldest"}"#), ..new("pull:") };
-    let own = q.of_subscription(whole.broker.subscription_create(&q, from_oldest).await.unwrap().id);
-    // Its first page is read a moment later.
+    // Its first page is read when the note of its fill is written.
+    faulty.pool.next(&[Held]);
+    let (broker, at, mut creating) = (whole.broker.clone(), q.clone(), JoinSet::new());
+    creating.spawn(async move { broker.subscription_create(&at, from_oldest).await });
+    until("the fill does not begin", async || faulty.pool.is_done()).await;
     faulty.hold_page(Order::Ready);
+    faulty.pool.release();
+    let own = q.of_subscription(creating.join_next().await.unwrap().unwrap().unwrap().id);
     faulty.page_is_held().await;
     whole.broker.message_delete(&q, ids[1], None).await.unwrap();
     faulty.given.pages.release();

@@ -26,8 +26,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::counting::CountingPool;
+use super::deadletters::FOR_EVER;
+use super::faulty::Fault;
 use super::hanging::{Pools, SOON};
 use super::holds::{Scene, claims_held, effects, hold_terms};
+use super::transfers::until;
 use super::{MAX_WAIT, Whole, limit, metadata, one_pool, queue, replica, terms, whole};
 
 fn group(name: &str) -> GroupName {
@@ -192,9 +195,13 @@ async fn later_owner_continues_hold_and_release() {
     let broker = scene.start().await;
     assert!(ids(&broker, &at).await.is_empty());
     assert_eq!(broker.group_hold_get(&at, &group("g")).await.unwrap(), hold);
+    // It stops when some messages have returned, and while the others are aside.
+    scene.pool.next(&vec![Fault::NotSent; FOR_EVER]);
+    scene.pool.skip(1);
     broker.group_release(&at, &group("g"), None).await.unwrap();
-    // It stops while messages are aside.
+    until("the release does not continue", async || scene.pool.left() < FOR_EVER).await;
     broker.stop().await;
+    scene.pool.clear();
     assert_eq!(stored(&scene, &at).await, 1);
     let broker = scene.start().await;
     assert!(broker.group_hold_get(&at, &group("g")).await.is_err());

@@ -204,6 +204,7 @@ async fn recovery_between_record_and_opening_fails_no_creation() {
     pools.stores[0].hang(false);
     let created = creation.join_next().await.unwrap().unwrap();
     assert!(matches!(created, Ok(CreateResult::New)), "{created:?}");
+    until("the slot is not served again", async || whole.broker.queue_stats(&in_a).await.is_ok()).await;
     assert_eq!(whole.post(&in_a, 1, 300).await, whole.claim(&in_a, 1, 300).await);
 }
 

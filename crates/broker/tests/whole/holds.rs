@@ -21,7 +21,7 @@ use angarium_storage::embedded::EmbeddedPool;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::faulty::{Fault, FaultyTree, Plan};
+use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
 use super::{MAX_WAIT, limit, metadata, one_pool, other_replica, queue, replica, terms, whole};
 
 pub fn effects(claim: bool, post: bool, discard: bool) -> HoldEffects {
@@ -46,6 +46,8 @@ pub struct Scene {
     journal: Journal,
     pub clock: Clock,
     plan: Plan,
+    /// The faults of the pool.
+    pub pool: Plan,
     _data: TempDir,
 }
 
@@ -54,7 +56,7 @@ impl Scene {
         let data = tempfile::tempdir().unwrap();
         let clock = Clock::manual(1_700_000_000_000);
         let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
-        Self { journal, clock, plan: Plan::default(), _data: data }
+        Self { journal, clock, plan: Plan::default(), pool: Plan::default(), _data: data }
     }
 
     pub async fn tree(&self) -> EmbeddedTree {
@@ -68,7 +70,8 @@ impl Scene {
     }
 
     fn pools(&self) -> PoolSettings {
-        one_pool(Arc::new(EmbeddedPool::new(self.journal.clone())))
+        let pool = Arc::new(EmbeddedPool::new(self.journal.clone()));
+        one_pool(Arc::new(FaultyPool::new(pool, self.pool.clone())))
     }
 
     pub async fn start(&self) -> Broker {

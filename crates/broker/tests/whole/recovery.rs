@@ -9,6 +9,7 @@ use angarium_core::settle::Retry;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
+use super::deadletters::FOR_EVER;
 use super::faulty::Fault::{Held, NotSent, UnknownAfter, UnknownBefore};
 use super::leases::all_queues;
 use super::outcomes::{Faulty, faulty};
@@ -33,6 +34,14 @@ pub(super) async fn take_slot_of(faulty: &Faulty, name: &str) {
     let nonce = Uuid::new_v4();
     let other = Owner { instance: replica().instance, address: "elsewhere:1".into(), nonce };
     faulty.catalogue.slots_take(&[queue(name).slot()], &other).await.unwrap();
+}
+
+impl Faulty {
+    /// Waits until the slot of the queue is served. On a busy machine that takes longer than a request waits for it.
+    pub(super) async fn until_served(&self) {
+        let is_served = async || self.whole.broker.queue_metadata(&queue("q")).await.is_ok();
+        until("the slot is not served again", is_served).await;
+    }
 }
 
 /// Claims until a claim succeeds: while the slot is away each one is refused.
@@ -60,6 +69,7 @@ async fn slot_serves_again_after_in_doubt_batch() {
         faulty.pool.next(&[fault; TRIES]);
         let unknown = whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
         assert!(!unknown.nothing_written());
+        faulty.until_served().await;
         let third = whole.post(&queue("q"), 1, 3_600).await;
         let all = claim_when_served(whole, "q").await;
         assert_eq!((all.first(), all.last()), (first.first(), third.first()), "{fault:?}");
@@ -139,12 +149,13 @@ async fn unrecoverable_slot_refuses_requests_and_others_serve() {
     whole.post(&queue("other"), 1, 3_600).await;
     take_away(&faulty).await;
     // The first commit is the claim's own.
-    faulty.tree.next(&[NotSent; 6]);
+    faulty.tree.next(&vec![NotSent; FOR_EVER]);
     faulty.tree.skip(1);
     whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
     let refused = whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
     assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
     whole.post(&queue("other"), 1, 3_600).await;
+    faulty.tree.clear();
     assert_eq!(claim_when_served(whole, "q").await, ids);
     assert_eq!(claim_when_served(whole, "other").await.len(), 2);
 }

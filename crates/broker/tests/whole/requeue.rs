@@ -16,6 +16,7 @@ use super::deadletters::Lives;
 use super::faulty::Fault;
 use super::outcomes::faulty;
 use super::settle::{entry, forwarding, hold, settle_one, status};
+use super::transfers::until;
 use super::{Whole, limit, metadata, queue, terms, whole};
 
 /// Attempts of a slot writer to send one batch.
@@ -184,9 +185,10 @@ async fn requeue_continues_without_its_caller() {
     let (whole, q) = (&faulty.whole, queue("q"));
     let (_, id) = settled(whole, &q, failed()).await;
     faulty.pool.next(&[Fault::Held]);
-    let requeue = whole.broker.message_requeue(&q, id, AT_ONCE);
-    assert!(tokio::time::timeout(Duration::from_millis(100), requeue).await.is_err());
-    assert!(faulty.pool.is_done());
+    tokio::select! {
+        requeued = whole.broker.message_requeue(&q, id, AT_ONCE) => panic!("it is not written: {requeued:?}"),
+        () = until("nothing is written", async || faulty.pool.is_done()) => {}
+    }
     let busy = whole.broker.message_requeue(&q, id, AT_ONCE).await.unwrap_err();
     assert!(matches!(busy, Error::Busy(_)), "{busy:?}");
     faulty.pool.release();

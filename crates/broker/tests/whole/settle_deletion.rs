@@ -87,11 +87,11 @@ async fn busy_subscription_keeps_no_other_from_its_end() {
     let (whole, q, next) = (pools.start().await, queue("q"), queue("next"));
     whole.create_in_both(&q, &next).await;
     let mut owns = Vec::new();
-    for number in 0..4 {
+    for number in 0..6 {
         owns.push(whole.subscribe(&q, &format!("pull:{number}")).await);
     }
     whole.post(&q, 1, 3_600).await;
-    for (_, own) in &owns[..2] {
+    for (_, own) in &owns[..4] {
         let (claim, views) = hold(&whole.broker, own).await;
         if pools.plan.is_done() {
             pools.plan.next(&vec![Fault::NotSent; FOR_EVER]);
@@ -101,16 +101,17 @@ async fn busy_subscription_keeps_no_other_from_its_end() {
     let begun = Instant::now();
     let refused = whole.broker.subscriptions_delete(&q).await.unwrap_err();
     assert!(matches!(refused, Error::Busy(_)), "{refused:?}");
-    assert!(begun.elapsed() < Duration::from_secs(8), "they are waited for together");
+    // One after the other they take twenty seconds.
+    assert!(begun.elapsed() < Duration::from_secs(15), "they are waited for together");
     for (number, (id, _)) in owns.iter().enumerate() {
-        assert_eq!(whole.broker.subscription_get(&q, *id).await.is_ok(), number < 2, "{number}");
+        assert_eq!(whole.broker.subscription_get(&q, *id).await.is_ok(), number < 4, "{number}");
     }
     pools.plan.clear();
     until("the others stay", async || whole.broker.subscriptions_delete(&q).await.is_ok()).await;
-    until("the forwards do not arrive", async || ready(&whole, &next).await == 2).await;
+    until("the forwards do not arrive", async || ready(&whole, &next).await == 4).await;
 }
 
-/// Deletes a queue whose subscription has a forward that cannot leave, and lets it leave after this time.
+/// Deletes a queue whose subscription has a forward that cannot leave for at least this time.
 async fn delete_source_with_stuck_forward(stuck: Duration) -> (Pools, Whole, QueueRef) {
     let pools = Pools::new();
     let (whole, q, next) = (pools.start().await, queue("q"), queue("next"));
@@ -123,22 +124,23 @@ async fn delete_source_with_stuck_forward(stuck: Duration) -> (Pools, Whole, Que
     whole.broker.queue_delete(&q).await.unwrap();
     assert!(!whole.broker.queue_stats(&q).await.unwrap().exists);
     tokio::time::sleep(stuck).await;
-    pools.plan.clear();
     (pools, whole, own)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forward_leaves_subscription_of_deleted_queue() {
     // Longer than until the cleaning of deleted queues begins.
-    let (_pools, whole, own) = delete_source_with_stuck_forward(Duration::from_secs(2)).await;
+    let (pools, whole, own) = delete_source_with_stuck_forward(Duration::from_secs(2)).await;
+    pools.plan.clear();
     until("the forward does not arrive", async || ready(&whole, &queue("next")).await == 1).await;
     until("the subscription stays", async || !whole.broker.queue_stats(&own).await.unwrap().exists).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stuck_forward_ends_with_its_deleted_source() {
-    let (_pools, whole, own) = delete_source_with_stuck_forward(Duration::from_secs(12)).await;
-    assert!(!whole.broker.queue_stats(&own).await.unwrap().exists);
+    let (pools, whole, own) = delete_source_with_stuck_forward(Duration::from_secs(12)).await;
+    until("the subscription stays", async || !whole.broker.queue_stats(&own).await.unwrap().exists).await;
+    pools.plan.clear();
     assert_eq!(ready(&whole, &queue("next")).await, 0);
 }
 
@@ -177,7 +179,8 @@ async fn settles_beside_deletion_end_and_lose_no_slot() {
         let begun = Instant::now();
         whole.broker.queue_delete_forced(&q).await.unwrap();
         while settles.join_next().await.is_some() {}
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        // A settle that waits for a change of its claim does so for ten seconds.
+        assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
     }
     let page = whole.broker.metrics_page().await;
     assert!(page.contains("angarium_slots_lost_total 0"), "a slot was lost");

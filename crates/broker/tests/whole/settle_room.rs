@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use angarium_core::error::{Error, ErrorCode};
 use angarium_core::settle::MessageState;
+use tokio::task::JoinSet;
 
 use super::faulty::Fault;
 use super::outcomes::faulty;
 use super::settle::{DONE, entry, forwarding, hold, result, settle_one, status};
+use super::transfers::until;
 use super::{metadata, queue};
 
 /// One batch has settles that need room and changes that make some.
@@ -20,6 +22,11 @@ async fn deletion_passes_beside_refused_settles() {
     let ids = faulty.whole.post(&q, 5, 3_600).await;
     let (claim, _) = hold(broker, &q).await;
     faulty.pool.next(&[Fault::Held]);
+    let (deleter, at, held) = (broker.clone(), q.clone(), ids[0]);
+    let mut first = JoinSet::new();
+    first.spawn(async move { deleter.message_delete(&at, held, Some(claim)).await });
+    // The others are in the batch behind it.
+    until("nothing is written", async || faulty.pool.is_done()).await;
     let with_result = settle_one(broker, &q, claim, entry(ids[1], result("1")));
     let with_forward = settle_one(broker, &q, claim, forwarding(ids[2], "next"));
     let without = settle_one(broker, &q, claim, entry(ids[3], DONE));
@@ -28,15 +35,14 @@ async fn deletion_passes_beside_refused_settles() {
         faulty.given.is_full.store(true, Ordering::SeqCst);
         faulty.pool.release();
     };
-    let (first, refused, second, kept, deleted, ()) = tokio::join!(
-        broker.message_delete(&q, ids[0], Some(claim)),
+    let (refused, second, kept, deleted, ()) = tokio::join!(
         with_result,
         with_forward,
         without,
         broker.message_delete(&q, ids[4], Some(claim)),
         release,
     );
-    first.unwrap();
+    first.join_next().await.unwrap().unwrap().unwrap();
     for refused in [refused, second] {
         assert!(matches!(refused, Err(Error::Full)), "{refused:?}");
     }

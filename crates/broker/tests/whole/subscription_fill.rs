@@ -198,11 +198,15 @@ async fn post_after_restart_is_copied_once_in_a_fill() {
 #[tokio::test(flavor = "multi_thread")]
 async fn long_fill_does_not_hold_up_the_end() {
     let (lives, q) = (Lives::new(), queue("q"));
-    let (whole, _) = lives.whole().await;
+    let (whole, plan) = lives.whole().await;
     whole.post_many(&q, 3_000).await;
+    // After these batches some pages are copied, and not the last one.
+    plan.next(&[Fault::Held]);
+    plan.skip(5);
     let own = whole.subscribe_from_oldest(&q, "pull:").await;
-    until("the fill does not begin", async || lives.stored(&own).await > 0).await;
-    whole.broker.stop().await;
+    until("the fill does not begin", async || plan.is_done()).await;
+    assert!(lives.stored(&own).await > 0);
+    tokio::join!(whole.broker.stop(), async { plan.release() });
     assert!(lives.stored(&own).await < 3_000);
     let (whole, _) = lives.whole().await;
     until("copies are missing", async || whole.broker.queue_stats(&own).await.unwrap().free == 3_000).await;

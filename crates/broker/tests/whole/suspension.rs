@@ -37,12 +37,14 @@ async fn no_claim_expires_in_suspension_nor_two_seconds_after() {
         let faulty = faulty().await;
         let (whole, link) = (&faulty.whole, &faulty.link);
         let ids = whole.post(&queue("q"), 1, 3_600).await;
-        claim_one(whole).await;
+        let claim = claim_one(whole).await;
         link.suspend(away);
         whole.clock.advance(60_000);
         turns().await;
         link.connect();
         turns().await;
+        // The two seconds begin when the connection is noticed, by this request if not before.
+        whole.broker.claim_get(&queue("q"), claim).await.unwrap();
         assert!(whole.claim(&queue("q"), 1, 300).await.is_empty(), "{away:?}");
         whole.clock.advance(1_999);
         turns().await;
@@ -88,6 +90,8 @@ async fn claim_expired_in_suspension_still_deletes_messages() {
         .unwrap();
     link.connect();
     turns().await;
+    // The two seconds begin when the connection is noticed, by this request if not before.
+    whole.broker.claim_get(&queue("q"), view.id).await.unwrap();
     whole.clock.advance(2_000);
     assert_eq!(whole.claim_soon(&queue("q"), 3).await, ids[2..]);
 }

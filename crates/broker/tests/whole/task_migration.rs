@@ -136,7 +136,7 @@ async fn task_beside_canceled_migration_changes_each_message_once() {
     for verb in TaskVerb::ALL {
         let (redrive, whole, _) = Redrive::begin(verb).await;
         // It has not ended when it is canceled, however busy the machine is.
-        let slow = Destination::new(PoolName::new("b").unwrap(), Some(50)).unwrap();
+        let slow = Destination::new(PoolName::new("b").unwrap(), Some(20)).unwrap();
         whole.broker.queue_migrate(&redrive.at, slow).await.unwrap();
         whole.begin_task(&redrive.at, redrive.request()).await;
         tokio::time::sleep(Duration::from_millis(150)).await;

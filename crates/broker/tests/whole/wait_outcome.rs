@@ -18,6 +18,7 @@ use super::outcomes::faulty;
 use super::recovery::take_slot_of;
 use super::requeue::{done, failed, post_kept, settled};
 use super::settle::{entry, hold, name, settle_one};
+use super::transfers::until;
 use super::{MAX_WAIT, Whole, limit, queue, terms, whole};
 
 type StatusResult = Result<MessageStatus, Error>;
@@ -145,7 +146,7 @@ async fn message_lives_while_its_claim_is_made() {
     whole.clock.advance(59_000);
     faulty.tree.next(&[Fault::Held]);
     let look = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        until("the claim is not written", async || faulty.tree.is_done()).await;
         whole.clock.advance(2_000);
         let state = state_of(whole.broker.message_status(&q, id, ClaimWait::default()).await);
         faulty.tree.release();

@@ -10,11 +10,18 @@ use angarium_core::error::Error;
 use angarium_core::message::NewMessage;
 use tokio::task::JoinSet;
 
+use super::metrics::value;
+use super::transfers::until;
 use super::{Whole, limit, queue, terms, whole};
 
 /// Returns a wait longer than any operation here on a busy machine.
 fn long() -> ClaimWait {
     ClaimWait::new(Some(20)).unwrap()
+}
+
+/// Number of the claims that wait in line.
+async fn in_line(whole: &Whole) -> f64 {
+    value(&whole.broker.metrics_page().await, "angarium_waiting_claims", &[])
 }
 
 /// Waits for one message, in a task of its own. The task is in line when this returns.
@@ -24,7 +31,7 @@ async fn wait_in_line(
     number: usize,
     name: &str,
 ) {
-    let (broker, at) = (whole.broker.clone(), queue(name));
+    let (broker, at, before) = (whole.broker.clone(), queue(name), in_line(whole).await);
     tasks.spawn(async move {
         let claim = broker.claim_wait(&at, terms(300), limit(1), long(), Claimer::default()).await.unwrap();
         (
@@ -35,8 +42,7 @@ async fn wait_in_line(
             }),
         )
     });
-    // Nothing shows that the claim waits; this is long enough for it to begin.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    until("the claim does not wait", async || in_line(whole).await > before).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,7 +76,10 @@ async fn late_waiter_drops_no_other() {
     let whole = whole().await;
     let at = queue("q");
     let mut late = pin!(whole.broker.claim_wait(&at, terms(300), limit(1), long(), Claimer::default()));
-    stand_in_line(late.as_mut()).await;
+    tokio::select! {
+        told = late.as_mut() => panic!("there is no message yet: {:?}", told.map(drop)),
+        () = until("the claim does not wait", async || in_line(&whole).await > 0.0) => {}
+    }
     let first = whole.post(&at, 1, 3_600).await;
     let mut next = pin!(whole.broker.claim_wait(&at, terms(300), limit(1), long(), Claimer::default()));
     stand_in_line(next.as_mut()).await;

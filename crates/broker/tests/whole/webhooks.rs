@@ -19,6 +19,7 @@ use angarium_core::subscription::{Subscriber, SubscriptionChange};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::groups::in_group;
 use super::subscriptions::{new, options};
@@ -34,6 +35,8 @@ pub(super) struct ScriptedSender {
     last: Mutex<String>,
     most: Mutex<(usize, usize)>,
     pause: Duration,
+    /// If set, a request is answered with a permit of it, the earliest one first.
+    answers: Option<Semaphore>,
 }
 
 #[async_trait]
@@ -56,6 +59,9 @@ impl WebhookSender for ScriptedSender {
             std::future::pending::<()>().await;
         }
         tokio::time::sleep(self.pause).await;
+        if let Some(answers) = &self.answers {
+            answers.acquire().await.unwrap().forget();
+        }
         self.most.lock().0 -= 1;
         let body = serde_json::from_slice::<Value>(&message.body).unwrap();
         let WebhookId::Message(id) = message.id else { panic!("no webhook here needs a confirmation") };
@@ -74,6 +80,17 @@ impl ScriptedSender {
         };
         self.results.lock().extend(results.iter().map(failure));
         Arc::new(self)
+    }
+
+    /// One that answers no request by itself.
+    fn silent(results: &[WebhookFailure]) -> Arc<Self> {
+        let results = Mutex::new(results.iter().cloned().collect());
+        Arc::new(Self { results, answers: Some(Semaphore::new(0)), ..Self::default() })
+    }
+
+    /// Answers the next requests.
+    fn answer(&self, requests: usize) {
+        self.answers.as_ref().unwrap().add_permits(requests);
     }
 
     /// Number of requests that were answered.
@@ -244,7 +261,7 @@ async fn message_is_sent_to_the_address_of_its_time() {
 async fn group_follows_a_change_of_its_subscription() {
     let (whole, q) = (whole().await, queue("orders"));
     whole.broker.queue_create(&q, metadata(r#"{"_fifo": true}"#)).await.unwrap();
-    let sender = Arc::new(ScriptedSender { pause: Duration::from_millis(500), ..ScriptedSender::default() });
+    let sender = ScriptedSender::silent(&[]);
     whole.broker.webhooks_send_by(Arc::clone(&sender) as Arc<dyn WebhookSender>);
     let id = whole.broker.subscription_create(&q, to_webhook("{}")).await.unwrap().id;
     let messages = ["1", "2", "3"].map(|body| in_group("g", body));
@@ -253,9 +270,11 @@ async fn group_follows_a_change_of_its_subscription() {
     let subscriber = Some(Subscriber::new("https://b.example/hook").unwrap());
     let change = SubscriptionChange { subscriber, ..SubscriptionChange::default() };
     whole.broker.subscription_change(&q, id, change).await.unwrap();
+    sender.answer(1);
     until("the second request", async || *sender.last.lock() == "https://b.example/hook").await;
     assert!(sender.sent.lock().len() < 2);
     whole.broker.subscription_delete(&q, id).await.unwrap();
+    sender.answer(2);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(sender.sent.lock().len() <= 2, "nothing is sent after the deletion");
 }
@@ -263,15 +282,16 @@ async fn group_follows_a_change_of_its_subscription() {
 #[tokio::test]
 async fn success_ends_a_pause_for_the_next_message() {
     let (whole, q) = (whole().await, queue("orders"));
-    let pause = Duration::from_millis(600);
-    let results = Mutex::new(VecDeque::from([unavailable_for(600)]));
-    let sender = Arc::new(ScriptedSender { pause, results, ..ScriptedSender::default() });
+    let sender = ScriptedSender::silent(&[unavailable_for(600)]);
     let own = whole.hook(&q, &sender, "{}").await;
     whole.post_bodies(&q, 1, 3_600).await;
     until("the first request", async || sender.most.lock().0 == 1).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
     whole.post_bodies(&q, 1, 3_600).await;
-    until("both requests", async || sender.sent.lock().len() == 2).await;
+    until("both requests", async || sender.most.lock().0 == 2).await;
+    sender.answer(1);
+    until("the first answer", async || sender.sent.lock().len() == 1).await;
+    sender.answer(2);
+    until("the second answer", async || sender.sent.lock().len() == 2).await;
     whole.post_bodies(&q, 1, 3_600).await;
     until("the third request", async || sender.sent.lock().len() == 3).await;
     until("the first message waits as long as its receiver wants", async || whole.waiting(&own).await == 1)
