@@ -3,6 +3,7 @@
 mod holds;
 mod pools;
 mod pops;
+mod races;
 mod receipts;
 mod settles;
 mod subscriptions;

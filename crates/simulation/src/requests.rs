@@ -177,6 +177,11 @@ impl ApiRequest {
         Self::new(Method::DELETE, format!("{}/messages/{id}{claim}", path_of(queue)), None)
     }
 
+    /// Removes a message whatever its state.
+    pub fn recall(queue: &str, id: &str) -> Self {
+        Self::new(Method::DELETE, format!("{}/messages/{id}?force=true", path_of(queue)), None)
+    }
+
     /// Adds a pool.
     pub fn put_pool(pool: &str, uri: &str) -> Self {
         Self::new(Method::PUT, format!("/pools/{pool}"), Some(json!({"uri": uri, "weight": 1})))

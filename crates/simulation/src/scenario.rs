@@ -57,6 +57,9 @@ const WEATHER_FAULTS: &[(Fault, u32)] = &[
 /// More faults of processes, servers and storages, which are drawn beside the scenario: seeds without them are as they were before.
 const ADDED_FAULTS: &[(Fault, u32)] = &[(Fault::TreeReadsSlow, 2_000), (Fault::PoolForeign, 30_000)];
 
+/// The rate of late answers to reads of pools, in seeds with [`Verb::Races`].
+const LATE_RATE: u32 = 1_000;
+
 /// Faults of the disk of an embedded store, which are drawn for each operation, and their greatest rates.
 const DISK_FAULTS: &[(Fault, u32)] = &[
     (Fault::DiskWriteFailed, 2_000),
@@ -150,6 +153,8 @@ pub enum Verb {
     Subscriptions,
     /// A message is posted while a claim waits for it.
     AwaitedPosts,
+    /// Requests about one message meet while it changes, and pools are late.
+    Races,
 }
 
 impl Verb {
@@ -178,6 +183,7 @@ impl Verb {
         (Self::Pops, 3),
         (Self::Subscriptions, 3),
         (Self::AwaitedPosts, 2),
+        (Self::Races, 6),
     ];
 
     /// The verbs that may refuse a request although nothing fails.
@@ -192,6 +198,7 @@ impl Verb {
         Self::Holds,
         Self::GroupHolds,
         Self::SharedHolds,
+        Self::Races,
     ];
 }
 
@@ -248,12 +255,15 @@ impl Scenario {
             policy: [Policy::Equal, Policy::Equal, Policy::Ranked, Policy::Oldest][random.random_range(0..4)],
         };
         let is_calm = random.random_range(0..10) == 0;
-        let rates = draw_rates(&mut random, is_calm, is_embedded);
+        let mut rates = draw_rates(&mut random, is_calm, is_embedded);
         let has_crashes = is_embedded && !is_calm && random.random_range(0..4) == 0;
         let crash_every = has_crashes.then(|| random.random_range(50..3_000));
         let mut verbs = Verbs::draw(&mut random);
         if is_calm {
             Verb::NOT_WHEN_CALM.iter().for_each(|verb| verbs.remove(*verb));
+        }
+        if verbs.has(Verb::Races) {
+            rates.set(Fault::PoolLate, LATE_RATE);
         }
         // Draws nothing from the scenario.
         let mut beside = random.clone();

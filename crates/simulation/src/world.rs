@@ -115,6 +115,11 @@ impl World {
         rate > 0 && self.below(FaultRates::OUT_OF) < u64::from(rate)
     }
 
+    /// Returns whether a fault can happen now.
+    pub fn is_possible(&self, fault: Fault) -> bool {
+        self.0.rates.lock().of(fault) > 0
+    }
+
     /// Counts a fault.
     pub fn count(&self, fault: Fault) {
         self.0.counts.lock().add(fault);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::records::{Delivery, LATEST, MessageHistory, longest};
+use super::records::{Delivery, LATEST, MessageHistory, longest, shortest};
 use super::{Certainty, DEAD_LETTERS, GRACE, History, Span};
 
 /// The longest claim of a run, in seconds.
@@ -53,6 +53,19 @@ impl History {
         for number in late {
             self.violation(format!("message {number} was delivered after its life"));
         }
+    }
+
+    /// Whether a message that a claim for `ttl` seconds has held certainly exists: that claim has extended its life
+    /// beyond `now`, and no request may have taken it out of its queue.
+    pub fn must_live(&self, number: u64, claim: &str, ttl: u64, now: Duration) -> bool {
+        let Some(message) = self.messages.get(&number) else { return false };
+        let stays = !self.has_dead_letters && !self.may_have_lost() && message.arrivals.is_empty();
+        let is_extended = |delivery: &Delivery| {
+            delivery.claim == claim && now < delivery.span.began + shortest(ttl + GRACE)
+        };
+        stays
+            && message.deletes.iter().all(|delete| delete.certainty == Certainty::NotDone)
+            && message.deliveries.iter().any(is_extended)
     }
 
     /// Checks that no claim waited in vain while a message was ready for the second half of its wait.

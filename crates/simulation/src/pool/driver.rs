@@ -13,11 +13,12 @@ use tokio::time::{Instant, timeout};
 use angarium_core::durability::Durability;
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
-use angarium_core::message::{Header, Message, Retention};
+use angarium_core::message::{Header, Message, Retention, State};
 use angarium_core::time::Timestamp;
 use angarium_storage::{
     Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolDeadlines, PoolReads,
-    PoolStore, PoolWrites, Position, RetainedEntries, RetainedPlace, Stamp, StoreError, Totals, Usage,
+    PoolStore, PoolWrites, Position, QueueChanges, RetainedEntries, RetainedPlace, Stamp, StoreError, Totals,
+    Usage,
 };
 use angarium_testbed::naive::{NaivePool, NaiveQueue};
 
@@ -59,6 +60,13 @@ pub struct SimulatedPool {
 enum Failure {
     NotSent(String),
     Unknown(String),
+}
+
+/// The part of an exchange that takes seconds on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LatePart {
+    Request,
+    Answer,
 }
 
 impl SimulatedPool {
@@ -125,7 +133,43 @@ impl SimulatedPool {
         let serve = move |storage: &Storage, process: &str| {
             storage.read(&format!("{kind} by {process} {of}"), read, count)
         };
-        self.request(serve).await.map_err(Failure::of_read)?
+        let answer = self.request(serve).await.map_err(Failure::of_read)?;
+        if self.world.happens(Fault::PoolLate) {
+            self.be_late().await;
+        }
+        answer
+    }
+
+    async fn be_late(&self) {
+        tokio::time::sleep(Duration::from_millis(300 + self.world.below(2_700))).await;
+    }
+
+    /// Returns the part of a write that is late, if one is: only of one that makes messages ready or removes some.
+    fn late_part(&self, batch: &Batch) -> Option<LatePart> {
+        let is_ready = |header: &Header| header.state == State::Ready;
+        let is_raced = |QueueChanges { changes, .. }: &QueueChanges| {
+            !changes.removes.is_empty() || changes.updates.iter().any(is_ready)
+        };
+        if !self.world.is_possible(Fault::PoolLate) || !batch.queues.iter().any(is_raced) {
+            return None;
+        }
+        let late = match self.world.below(8) {
+            0 => LatePart::Request,
+            1 => LatePart::Answer,
+            _ => return None,
+        };
+        self.world.count(Fault::PoolLate);
+        Some(late)
+    }
+
+    /// Delays half of the answers with expired messages, which may change meanwhile.
+    async fn delay_expired(&self, found: &[(QueueId, Header)]) {
+        if found.is_empty() || !self.world.is_possible(Fault::PoolLate) || self.world.below(2) == 0 {
+            return;
+        }
+        self.world.count(Fault::PoolLate);
+        let _late = self.storage.delay_answer(found.iter().map(|(_, header)| header.id).collect());
+        self.be_late().await;
     }
 }
 
@@ -188,7 +232,14 @@ impl PoolWrites for SimulatedPool {
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         let (sent, needs_room) = (batch.clone(), batch.needs_room());
         let own = self.numberings.lock().get(&batch.slot).copied();
+        let late = self.late_part(batch);
+        if late == Some(LatePart::Request) {
+            self.be_late().await;
+        }
         let result = self.write(move |storage, process| storage.commit(process, &sent, own)).await;
+        if late == Some(LatePart::Answer) {
+            self.be_late().await;
+        }
         match &result {
             Ok(()) if needs_room => *self.is_full.lock() = false,
             Err(StoreError::Full) => *self.is_full.lock() = true,
@@ -304,6 +355,7 @@ impl PoolDeadlines for SimulatedPool {
         let after = self.cursors.lock().get(&slot).copied();
         let read = move |pool: &NaivePool| first(rotated(pool.due(slot, due, before), after), limit);
         let found = self.read(kind, of, read, Vec::len).await?;
+        self.delay_expired(&found).await;
         let mut cursors = self.cursors.lock();
         match found.last().filter(|_| found.len() == limit) {
             Some(last) => cursors.insert(slot, cursor(last)),

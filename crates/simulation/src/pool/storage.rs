@@ -1,6 +1,6 @@
 //! The storage of a simulated pool: its data, the rules of writes, and the switches of the simulation's controller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -27,6 +27,20 @@ struct Inner {
     world: World,
     /// Held for one call.
     state: Mutex<State>,
+    /// The messages in answers that are late. Held for a read or a write of some elements.
+    late: Mutex<BTreeSet<MessageId>>,
+}
+
+/// An answer that is late, with its messages. It has arrived when this is dropped.
+pub(super) struct LateAnswer {
+    storage: Storage,
+    ids: Vec<MessageId>,
+}
+
+impl Drop for LateAnswer {
+    fn drop(&mut self) {
+        self.storage.0.late.lock().retain(|id| !self.ids.contains(id));
+    }
 }
 
 #[derive(Default)]
@@ -64,7 +78,8 @@ pub struct PoolSnapshot {
 impl Storage {
     /// Returns an empty storage.
     pub(super) fn new(world: World, name: &str, class: Durability) -> Self {
-        Self(Arc::new(Inner { name: name.to_owned(), class, world, state: Mutex::default() }))
+        let (state, late) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { name: name.to_owned(), class, world, state, late }))
     }
 
     /// Returns the name.
@@ -75,6 +90,17 @@ impl Storage {
     /// Returns the most durable class of writes that the storage reaches.
     pub fn class(&self) -> Durability {
         self.0.class
+    }
+
+    /// Notes that an answer with these messages is late.
+    pub(super) fn delay_answer(&self, ids: Vec<MessageId>) -> LateAnswer {
+        self.0.late.lock().extend(&ids);
+        LateAnswer { storage: self.clone(), ids }
+    }
+
+    /// Whether a message is in an answer that is late.
+    pub fn is_in_late_answer(&self, id: MessageId) -> bool {
+        self.0.late.lock().contains(&id)
     }
 
     /// Sets whether batches with new messages or results are refused.

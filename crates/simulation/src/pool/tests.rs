@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use angarium_core::durability::Durability;
 use angarium_core::ids::MessageId;
+use angarium_core::time::Timestamp;
 use angarium_storage::{
     Batch, Changes, DropResult, Due, Note, Order, PoolStore, PoolWrites, QueueChanges, RemoveHint, Stamp,
     StoreError,
@@ -312,6 +313,30 @@ async fn wrong_hint_is_violation() {
     assert!(violations.len() == 1 && violations[0].contains("wrong hint"), "{violations:?}");
     assert!(scene.world.take_violations().is_empty());
     assert_eq!(scene.stored(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_answer_has_its_messages_until_it_arrives() {
+    let scene = Scene::with_faults(Durability::Sync, 1, &[(Fault::PoolLate, ALWAYS)]);
+    let mut owner = scene.owner().await;
+    owner.append(queue(SLOT, 1), &messages(1..=1)).await;
+    let (store, ever) = (scene.open("b2"), Timestamp::from_millis(u64::MAX));
+    let reading = async {
+        for _ in 0..20 {
+            assert_eq!(store.due(SLOT, Due::Expiry, ever, 9).await.unwrap().len(), 1);
+        }
+    };
+    let watching = async {
+        let mut late = 0;
+        for _ in 0..1_300 {
+            late += u32::from(scene.storage.is_in_late_answer(id(1)));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        late
+    };
+    let ((), late) = futures_util::future::join(reading, watching).await;
+    assert!(late > 0);
+    assert!(!scene.storage.is_in_late_answer(id(1)) && !scene.storage.is_in_late_answer(id(2)));
 }
 
 /// Writes and reads by two processes at once, under all faults. Returns the trace and its hash.

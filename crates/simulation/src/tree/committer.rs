@@ -12,6 +12,7 @@ use super::FAULTS;
 use super::leader::{LeaderAnswer, Outcomes};
 use super::link::{Connection, Shared};
 use super::pieces::Piece;
+use crate::faults::Fault;
 use crate::world::Loss;
 
 /// A request without an answer for this time is given up. By then its callers have gone.
@@ -63,10 +64,16 @@ impl Shared {
 
     /// Sends a request to the leader, and waits until the connected server has applied it.
     async fn send(&self, connection: Connection, request: u64, pieces: &[Piece]) -> RequestAnswer {
+        let world = self.ensemble.world();
+        if self.ensemble.refuses_commits() {
+            world.count(Fault::TreeRefused);
+            world.hop().await;
+            return RequestAnswer::NotSent("the request was refused");
+        }
         let commits: Vec<_> = pieces.iter().map(|piece| piece.changes.clone()).collect();
         let (ensemble, session) = (self.ensemble.clone(), connection.session);
         let serve = move || ensemble.commit(session, request, &commits);
-        match self.ensemble.world().request(FAULTS, serve).await {
+        match world.request(FAULTS, serve).await {
             Ok(LeaderAnswer::Served(outcomes)) => {
                 self.ensemble.applied(connection.server, outcomes.zxid).await;
                 if !self.is_current(connection) {

@@ -26,6 +26,8 @@ struct Inner {
     state: Mutex<State>,
     /// Until this time many reads take seconds.
     slow_until: Mutex<Duration>,
+    /// Until this time all commits are refused.
+    refused_until: Mutex<Duration>,
     /// Notifies the servers of a new transaction.
     grown: Notify,
     /// Notifies the handles of a transaction that a server has applied.
@@ -53,8 +55,8 @@ impl Ensemble {
         let servers = std::array::from_fn(|_| server());
         let state = State { leader: Leader::new(world.clone(), start_millis), servers };
         let (grown, advanced) = (Notify::new(), std::array::from_fn(|_| Notify::new()));
-        let (state, slow_until) = (Mutex::new(state), Mutex::default());
-        let ensemble = Self(Arc::new(Inner { world, state, slow_until, grown, advanced }));
+        let (state, slow_until, refused_until) = (Mutex::new(state), Mutex::default(), Mutex::default());
+        let ensemble = Self(Arc::new(Inner { world, state, slow_until, refused_until, grown, advanced }));
         for server in 0..SERVERS {
             let follower = ensemble.clone();
             ensemble.0.world.spawn(async move { follower.follow(server).await });
@@ -101,6 +103,16 @@ impl Ensemble {
     /// Whether many reads take seconds now.
     pub(super) fn has_slow_reads(&self) -> bool {
         !self.0.world.is_healed() && self.0.world.elapsed() < *self.0.slow_until.lock()
+    }
+
+    /// Lets all commits be refused before they are sent, for a while.
+    pub fn refuse_commits(&self, time: Duration) {
+        *self.0.refused_until.lock() = self.0.world.elapsed() + time;
+    }
+
+    /// Whether commits are refused now.
+    pub(super) fn refuses_commits(&self) -> bool {
+        !self.0.world.is_healed() && self.0.world.elapsed() < *self.0.refused_until.lock()
     }
 
     /// Makes another server the leader, whose clock differs by `step_ms` from the clock of the last one. Every handle

@@ -3,10 +3,12 @@
 //! - `worker` is one client and its steps; `settles` and `receipts` have those of settles and of SQS.
 //! - `subscriptions` has topics and subscriptions, and the end of these.
 //! - `holds` has the holds and releases of queues, groups, pools and the project.
+//! - `races` has requests that meet while a message changes.
 //! - `emptying` is the end: it restores the pools and takes all messages out.
 
 mod emptying;
 mod holds;
+mod races;
 mod receipts;
 mod settles;
 mod subscriptions;

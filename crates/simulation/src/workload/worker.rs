@@ -64,6 +64,9 @@ impl Worker {
         if self.scenario.verbs.has(Verb::Subscriptions) && self.world.below(3) == 0 {
             return self.use_subscription().await;
         }
+        if self.scenario.verbs.has(Verb::Races) && self.world.below(5) == 0 {
+            return self.race().await;
+        }
         let queue = self.pick(self.scenario.queues);
         if self.hold_or_release(queue).await {
             return;

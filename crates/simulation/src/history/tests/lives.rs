@@ -41,6 +41,19 @@ fn claim_extends_life_by_its_grace() {
     assert_eq!(violations(history), [""; 0]);
 }
 
+#[test]
+fn held_message_must_live_until_its_extended_end() {
+    let mut history = mortal();
+    assert!(!history.must_live(0, "a", 60, at(20)), "it was not held");
+    deliver(&mut history, "a", &[0], 50);
+    assert!(history.must_live(0, "a", 60, at(140)));
+    assert!(!history.must_live(0, "a", 60, at(160)), "its life may have ended");
+    let delete = history.begin_delete(0, 0, at(70));
+    assert!(!history.must_live(0, "a", 60, at(140)), "it may be deleted");
+    history.end_delete(0, delete, at(71), Certainty::NotDone);
+    assert!(history.must_live(0, "a", 60, at(140)));
+}
+
 fn calm() -> History {
     let mut history = History::new(false, false);
     history.set_calm(true);
