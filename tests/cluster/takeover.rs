@@ -278,7 +278,7 @@ fn stopping_replica_answers_until_clients_are_idle() {
         let last = Instant::now();
         let (status, end) = ended.join().unwrap();
         assert!(status.success(), "{status}");
-        assert!(end - last < Duration::from_secs(20), "nobody asks any more");
+        assert!(end - last < Duration::from_secs(20), "no client asks any more");
     });
 }
 

@@ -28,8 +28,8 @@ pub trait Backend: Any + Send + Sync {
     /// Returns the state after the last commit.
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, JournalError>;
 
-    /// Writes what is in memory alone to its files, so that a view taken next keeps little in memory. A backend without
-    /// such memory does nothing. Blocks its thread.
+    /// Writes its memory tables to files, so that a view taken next keeps little in memory. A backend without memory
+    /// tables does nothing. Blocks its thread.
     fn flush(&self);
 
     /// Returns where the next read runs.

@@ -34,7 +34,7 @@ impl Backend for SimulatedJournal {
         Ok(Box::new(SimulatedSnapshot(Arc::new(View { store, group }))))
     }
 
-    /// Its groups are not in memory alone: each is in its log.
+    /// It has no memory tables: each group is in its log.
     fn flush(&self) {}
 
     /// Reads run in their task, after other tasks have had the chance to make steps.
