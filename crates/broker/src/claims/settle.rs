@@ -81,7 +81,7 @@ impl Claims {
             all_begun.push((at, begun));
         }
         all_begun.sort_by_key(|(at, _)| *at);
-        // The slot is handed over only after the record of the claim is changed.
+        // From here on the slot is handed over only after the record of the claim is changed.
         let _use = queue.hold_use();
         let (mut results, mut returning) = (Results::with_capacity(ids.len()), Vec::new());
         for (id, (_, begun)) in ids.iter().zip(all_begun) {
