@@ -224,8 +224,15 @@ async fn end_of_claim_is_certain_during_a_hand_over() {
             let is_closed = async || whole.broker.queue_stats(&at).await.is_err();
             let go_on = async {
                 until("the slot is not closed", is_closed).await;
-                // Time for a hand-over that does not wait.
-                tokio::time::sleep(Duration::from_millis(500)).await;
+                // Time for a hand-over that does not wait: the next owner takes the slot at once.
+                let start = Instant::now();
+                while start.elapsed() < Duration::from_secs(1) {
+                    if faulty.catalogue.slot_owners(&[at.slot()]).await.unwrap() == [None] {
+                        take_slot_of(&faulty, at.name.as_str()).await;
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
                 faulty.tree.release();
             };
             tokio::select! {
