@@ -151,7 +151,7 @@ impl Migrations {
         let placed = self.0.replica.catalogue.queue_place(&slot.owned, at, &entry, &pool.entry, flavor).await;
         let is_placed = slot.note_placed(placed)?;
         if is_placed {
-            family.follow(&placement, Some(record));
+            family.follow(&placement, record);
         }
         Ok(is_placed)
     }
@@ -171,8 +171,8 @@ impl Migrations {
     async fn migration_of(&self, queue: &QueueHandle) -> Result<MigrationView, Error> {
         // One that was closed meanwhile may still move.
         let moving = queue.moving().ok_or_else(|| queue.closed())?;
-        let MovingQueue { id, from, to, migration } = moving.ok_or_else(|| not_moving(queue.at()))?;
-        let store = self.0.stores.pool(&from)?.store()?;
+        let MovingQueue { id, to, migration } = moving.ok_or_else(|| not_moving(queue.at()))?;
+        let store = self.0.stores.pool(&migration.from)?.store()?;
         let total = async |id| store.totals(id).await.map_err(|error| store.failed(error));
         let mut left = total(id).await?.messages;
         let MigrationRecord { started, rate, is_canceled } = migration.record;
@@ -182,7 +182,7 @@ impl Migrations {
             copied += copy.migration().map_or(0, |own| own.copied.load(Ordering::Relaxed));
         }
         Ok(MigrationView {
-            from,
+            from: migration.from.clone(),
             to,
             is_canceled,
             started: Timestamp::from_millis(started),
@@ -270,7 +270,7 @@ impl Migrations {
         let is_placed = slot.note_placed(placed)?;
         if is_placed {
             ended.iter_mut().for_each(|ended| **ended = true);
-            family.follow(&placement, Some(record));
+            family.follow(&placement, record);
         }
         Ok(is_placed)
     }

@@ -8,6 +8,7 @@ use angarium_catalogue::{Placement, QueueRecord};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::MessageId;
 use angarium_core::mutation::{Mutation, is_on};
+use angarium_core::names::PoolName;
 
 use crate::open_queues::OpenQueues;
 use crate::slot::migration::Migration;
@@ -40,8 +41,10 @@ impl OpenQueues {
             queue.slot().open_writer(name, &pool).await?;
         }
         self.settle_copied(&queue.with_id(record.id), &placement).await?;
-        let migration = placement.older.as_ref().map(|_| record.migration.unwrap_or_default());
-        let migration = migration.map(|record| Migration::new(record, TaskTracker::new()));
+        let moving = |from: &PoolName| {
+            Migration::new(from.clone(), record.migration.unwrap_or_default(), TaskTracker::new())
+        };
+        let migration = placement.older.as_ref().map(moving);
         Ok(OpenedPools { placement, migration })
     }
 

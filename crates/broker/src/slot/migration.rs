@@ -54,7 +54,6 @@ pub(crate) struct BegunDedupCopy {
 /// An open queue in two pools.
 pub(crate) struct MovingQueue {
     pub(crate) id: QueueId,
-    pub(crate) from: PoolName,
     pub(crate) to: PoolName,
     pub(crate) migration: Arc<Migration>,
 }
@@ -72,11 +71,12 @@ impl QueueHandle {
         self.lock_queue(|queue| queue.migration.clone()).flatten()
     }
 
-    /// Returns the queue with its two pools; the inner option is none when it is in one. None when the queue is closed.
+    /// Returns the queue with its two pools; the inner option is none when it is in one. A queue is in two until its record
+    /// names one, also when its last batch for the older pool has been submitted. None when the queue is closed.
     pub(crate) fn moving(&self) -> Option<Option<MovingQueue>> {
         self.lock_queue(|queue| {
-            let (from, migration) = queue.placement.older.clone().zip(queue.migration.clone())?;
-            Some(MovingQueue { id: queue.id, from, to: queue.placement.pool.clone(), migration })
+            let migration = queue.migration.clone()?;
+            Some(MovingQueue { id: queue.id, to: queue.placement.pool.clone(), migration })
         })
     }
 
@@ -169,6 +169,8 @@ impl QueueHandle {
 
 /// The migration of an open queue to another pool.
 pub(crate) struct Migration {
+    /// The pool that the queue leaves.
+    pub(crate) from: PoolName,
     pub(crate) record: MigrationRecord,
     /// Held while a batch is copied, while the migration is ended, and while the queue is read with no message in both
     /// pools. True once the migration has ended: then nothing is copied any more.
@@ -184,9 +186,10 @@ pub(crate) struct Migration {
 }
 
 impl Migration {
-    pub(crate) fn new(record: MigrationRecord, readers: TaskTracker) -> Arc<Self> {
+    pub(crate) fn new(from: PoolName, record: MigrationRecord, readers: TaskTracker) -> Arc<Self> {
         readers.close();
         Arc::new(Self {
+            from,
             record,
             step: Mutex::new(false),
             copied: AtomicU64::new(0),

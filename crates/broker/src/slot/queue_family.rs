@@ -70,13 +70,14 @@ impl QueueFamily {
 
     /// Follows the record of the source: from now on the open queues are in these pools. The caller holds the placements of the
     /// source, so a queue that is opened later follows it too.
-    pub(crate) fn follow(&self, placement: &Placement, record: Option<MigrationRecord>) {
+    pub(crate) fn follow(&self, placement: &Placement, record: MigrationRecord) {
         let mut state = self.source.slot.lock();
         for QueueHandle { at, id, .. } in self.queues() {
             let Some(queue) = state.queue_mut(at, *id) else { continue };
             queue.placement = placement.clone();
             let readers = std::mem::replace(&mut queue.readers, TaskTracker::new());
-            queue.migration = record.map(|record| Migration::new(record, readers));
+            let moving = |from: &PoolName| Migration::new(from.clone(), record, readers);
+            queue.migration = placement.older.as_ref().map(moving);
             state.start_copy_phase(at);
         }
     }

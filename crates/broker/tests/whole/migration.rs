@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use angarium_broker::{Broker, Destination, FirstPool, PoolSettings};
-use angarium_catalogue::Catalogue;
+use angarium_catalogue::{Catalogue, OwnedSlot};
 use angarium_clock::Clock;
 use angarium_coordination::Coordination;
 use angarium_coordination::embedded::EmbeddedTree;
@@ -358,6 +358,32 @@ async fn unknown(batches: usize, fault: Fault) {
     whole.arrived(&at).await;
     assert_eq!(pools.held(&at).await, [0, 300], "{batches} {fault:?}");
     assert_eq!(whole.drain(&at).await, ids, "{batches} {fault:?}");
+}
+
+/// A queue moves until its record names one pool, whichever batch the migration waits for.
+#[tokio::test(flavor = "multi_thread")]
+async fn migration_is_shown_until_record_names_one_pool() {
+    for batches in 0.. {
+        let (pools, at) = (Pools::new(), queue("q"));
+        let (whole, plan) = pools.start().await;
+        whole.post(&at, 2, 3_600).await;
+        plan.next(&[Fault::Held]);
+        plan.skip(batches);
+        whole.broker.queue_migrate(&at, to("b")).await.unwrap();
+        until("no batch is held", async || plan.is_done() || !whole.is_moving(&at).await).await;
+        if !plan.is_done() {
+            assert!(batches > 3, "a barrier, copies, removals and the last ones: {batches}");
+            return;
+        }
+        // Time for memory to be ahead of the record.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let slot = OwnedSlot::new(at.slot(), 0, 0);
+        let record = pools.catalogue().queue(&slot, &at).await.unwrap().unwrap();
+        let in_two = record.placement().unwrap().older.is_some();
+        assert_eq!(whole.is_moving(&at).await, in_two, "batch {batches}");
+        plan.release();
+        whole.arrived(&at).await;
+    }
 }
 
 /// The pool that the queue leaves gives no answer, removes its data much later, and is by then the pool of the queue.
