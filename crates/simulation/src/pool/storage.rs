@@ -193,6 +193,7 @@ impl Storage {
             Some(answer) => return Err(refused(answer)),
             None if state.is_full && batch.needs_room() => return Err(StoreError::Full),
             None => {
+                self.check_durability(process, batch);
                 if !is_synced {
                     state.durable.get_or_insert_with(|| state.data.clone());
                 }
@@ -207,6 +208,20 @@ impl Storage {
             state.durable = None;
         }
         Ok(())
+    }
+
+    /// Records a violation if a batch stores messages in transfer and need not be synced: the other queue may have them
+    /// before this storage loses them.
+    fn check_durability(&self, process: &str, batch: &Batch) {
+        let mut appends = batch.queues.iter().flat_map(|queue| &queue.changes.appends);
+        let has_transfer = appends.any(|message| message.header.state.is_in_transfer());
+        if has_transfer && batch.durability != Durability::Sync {
+            let Batch { slot, seq, .. } = batch;
+            self.0.world.violation(format!(
+                "pool {}: {process} need not sync messages in transfer in slot {slot} seq {seq}",
+                self.0.name
+            ));
+        }
     }
 
     /// Records a violation for each wrong hint of a batch.
