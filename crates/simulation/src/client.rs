@@ -98,7 +98,15 @@ impl Client {
         world.note(|| format!("{} {}: {}", self.name, request.text(), outcome.text()));
         self.note_outcome(&outcome);
         self.check_calm(request, &outcome, world.elapsed() - began);
+        self.check_room(request, &outcome);
         outcome
+    }
+
+    /// A pool without room refuses no removal.
+    fn check_room(&self, request: &ApiRequest, outcome: &Outcome) {
+        if request.removes_messages() && *outcome == Outcome::Refused("full".into()) {
+            self.history.lock().violation(format!("{} is refused for lack of room", request.text()));
+        }
     }
 
     fn note_outcome(&self, outcome: &Outcome) {
@@ -151,6 +159,16 @@ impl Client {
 
     /// As `post`, at a replica.
     pub async fn post_at(&self, replica: usize, queue: usize, postings: &[Posting]) -> Certainty {
+        self.post_for_ids(replica, queue, postings).await.0
+    }
+
+    /// As `post_at`. Also returns the ids of the messages, in order, if they are stored.
+    pub async fn post_for_ids(
+        &self,
+        replica: usize,
+        queue: usize,
+        postings: &[Posting],
+    ) -> (Certainty, Vec<String>) {
         let began = self.world().elapsed();
         self.world().note(|| format!("{} posts {}", self.name, numbers_of(postings)));
         for posting in postings {
@@ -167,7 +185,13 @@ impl Client {
                 history.check_discarded(posting.number, Span { began, ended });
             }
         }
-        posted
+        let ids = outcome.ids();
+        // A topic keeps no message of the id that it answers.
+        if queue < DEAD_LETTERS {
+            let mut history = self.history.lock();
+            postings.iter().zip(&ids).for_each(|(posting, id)| history.check_id(posting.number, id));
+        }
+        (posted, ids)
     }
 
     /// Claims messages for `ttl` seconds. Returns none without an answer, and a claim without messages when there are

@@ -263,8 +263,8 @@ impl History {
         }
     }
 
-    /// A message with a deduplication id is stored once.
-    fn check_id(&mut self, number: u64, id: &str) {
+    /// Notes the id of a message in an answer. A message with a deduplication id is stored once.
+    pub fn check_id(&mut self, number: u64, id: &str) {
         let may_differ = self.may_have_lost() || self.may_be_stored_again(number);
         let Some(message) = self.messages.get_mut(&number) else { return };
         let first = message.id.get_or_insert_with(|| id.to_owned());

@@ -36,6 +36,13 @@ impl Outcome {
         matches!(self, Self::Done(body) if body["resources"].as_array().is_some_and(Vec::is_empty))
     }
 
+    /// Returns the ids of the messages that a post has stored.
+    pub fn ids(&self) -> Vec<String> {
+        let Self::Done(body) = self else { return Vec::new() };
+        let ids = body["ids"].as_array().into_iter().flatten();
+        ids.filter_map(|id| id.as_str().map(str::to_owned)).collect()
+    }
+
     /// Returns the outcome of an exchange.
     pub fn of(answer: Result<Response<Bytes>, Loss>) -> Self {
         match answer {
@@ -116,6 +123,11 @@ impl ApiRequest {
     pub fn names_part(&self) -> bool {
         let parts = ["/claims/", "/messages/", "/drain", "/subscriptions/"];
         self.operation.is_some() || parts.iter().any(|part| self.path.contains(part))
+    }
+
+    /// Whether the request removes messages: it needs no room.
+    pub fn removes_messages(&self) -> bool {
+        self.method == Method::DELETE && self.path.contains("/messages")
     }
 
     /// Creates or changes a queue.

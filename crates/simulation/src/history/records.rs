@@ -84,7 +84,7 @@ pub(super) struct MessageHistory {
     pub(super) is_post_in_doubt: bool,
     /// The entry of a settle that forwards it.
     pub(super) forwarded_by: Option<usize>,
-    /// The id of the first delivery.
+    /// The id, once an answer has told it.
     pub(super) id: Option<String>,
     pub(super) deliveries: Vec<Delivery>,
     pub(super) deletes: Vec<Delete>,
