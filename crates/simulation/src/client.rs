@@ -1,6 +1,7 @@
 //! A client: it sends requests through a load balancer, and notes in the history what it learns.
 
 mod holds;
+mod plans;
 mod pools;
 mod pops;
 mod races;

@@ -139,6 +139,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     workload.restore_pools().await;
     workload.release_holds().await;
     workload.empty_queues().await;
+    workload.run_probes().await;
     leftovers::check(&cluster, history, scenario.verbs.has(Verb::PoolRemovals)).await;
     cluster.clear();
 }

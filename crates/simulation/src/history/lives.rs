@@ -68,6 +68,18 @@ impl History {
             && message.deliveries.iter().any(is_extended)
     }
 
+    /// Checks that a message was delivered that is stored, once its queue is empty, unless a client may have removed it.
+    pub fn check_found(&mut self, number: u64) {
+        let is_lost = self.messages.get(&number).is_some_and(|message| {
+            message.posted == Certainty::Done
+                && message.deliveries.is_empty()
+                && message.deletes.iter().all(|delete| delete.certainty == Certainty::NotDone)
+        });
+        if is_lost && !self.may_have_lost() {
+            self.violation(format!("message {number} is lost"));
+        }
+    }
+
     /// Checks that no claim waited in vain while a message was ready for the second half of its wait.
     pub fn check_waits(&mut self) {
         if self.has_dead_letters || self.may_have_lost() {

@@ -23,6 +23,7 @@ use angarium_storage::{
 use angarium_testbed::naive::{NaivePool, NaiveQueue};
 
 use super::lines;
+use super::plans::{PostPlan, SlowCall};
 use super::storage::{self, CAPACITY, Numbering, Storage};
 use crate::faults::Fault;
 use crate::world::{Loss, RequestFaults, World};
@@ -162,6 +163,32 @@ impl SimulatedPool {
         Some(late)
     }
 
+    /// Waits with a batch that is late by plan. Returns the error of one that is in doubt: it arrives some time later,
+    /// and the storage is full until then. Returns true for one whose answer is lost by plan.
+    async fn follow_plan(&self, batch: &Batch, own: Option<Numbering>) -> Result<bool, StoreError> {
+        let mut is_unanswered = false;
+        match self.storage.plans().take_post(&self.process, batch) {
+            Some(PostPlan::Late(time)) => tokio::time::sleep(time).await,
+            Some(PostPlan::LateBesideFull(time)) => {
+                let (storage, process, batch) =
+                    (self.storage.clone(), Arc::clone(&self.process), batch.clone());
+                storage.set_full(true);
+                self.world.spawn(async move {
+                    tokio::time::sleep(time).await;
+                    storage.set_full(false);
+                    drop(storage.commit(&process, &batch, own));
+                });
+                return Err(StoreError::Unknown("the connection was lost, by plan".into()));
+            }
+            Some(PostPlan::Unanswered(_)) => is_unanswered = true,
+            None => {}
+        }
+        if batch.queues.iter().any(|queue| !queue.changes.removes.is_empty()) {
+            self.storage.plans().be_slow(SlowCall::Removal).await;
+        }
+        Ok(is_unanswered)
+    }
+
     /// Delays half of the answers with expired messages, which may change meanwhile.
     async fn delay_expired(&self, found: &[(QueueId, Header)]) {
         if found.is_empty() || !self.world.is_possible(Fault::PoolLate) || self.world.below(2) == 0 {
@@ -233,12 +260,17 @@ impl PoolWrites for SimulatedPool {
         let (sent, needs_room) = (batch.clone(), batch.needs_room());
         let own = self.numberings.lock().get(&batch.slot).copied();
         let late = self.late_part(batch);
+        let is_unanswered = self.follow_plan(batch, own).await?;
         if late == Some(LatePart::Request) {
             self.be_late().await;
         }
         let result = self.write(move |storage, process| storage.commit(process, &sent, own)).await;
         if late == Some(LatePart::Answer) {
             self.be_late().await;
+        }
+        // The process may have been stopped since.
+        if is_unanswered || self.storage.plans().is_unanswered() {
+            return Err(StoreError::Unknown("the answer was lost, by plan".into()));
         }
         match &result {
             Ok(()) if needs_room => *self.is_full.lock() = false,
@@ -278,7 +310,9 @@ impl PoolReads for SimulatedPool {
         };
         let read =
             move |held: &NaiveQueue| end_early(held.scan(order, direction, after, messages, bytes), bytes);
-        self.read_queue(kind, queue, read, |page| page.messages.len()).await
+        let page = self.read_queue(kind, queue, read, |page| page.messages.len()).await;
+        self.storage.plans().be_slow(SlowCall::Scan).await;
+        page
     }
 
     async fn group(
@@ -305,7 +339,9 @@ impl PoolReads for SimulatedPool {
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
         let ids = ids.to_vec();
-        self.read_queue("get", queue, move |held| held.get(&ids), Vec::len).await
+        let found = self.read_queue("get", queue, move |held| held.get(&ids), Vec::len).await;
+        self.storage.plans().be_slow(SlowCall::Get).await;
+        found
     }
 
     async fn holds_any(&self, queue: QueueId) -> Result<bool, StoreError> {

@@ -3,11 +3,13 @@
 //! - `storage` has the data of a pool, applies the rules of writes, and obeys the controller of the simulation.
 //! - `driver` is the `PoolStore` of one process: each call is a request that the faults of the world can meet.
 //! - `opener` opens the storages of URIs.
+//! - `plans` has the faults that a probe plans.
 //! - `lines` has the texts of both in the trace.
 
 mod driver;
 mod lines;
 mod opener;
+mod plans;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,7 @@ use crate::world::World;
 
 pub use driver::{ANSWER_TIMEOUT, SimulatedPool};
 pub use opener::SimulatedOpener;
+pub use plans::{Plans, PostPlan, SlowCall};
 pub use storage::{CAPACITY, PoolSnapshot, Storage};
 
 /// The scheme of the URIs of simulated pools, with its separator.

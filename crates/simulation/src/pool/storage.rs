@@ -11,6 +11,7 @@ use angarium_storage::{Batch, DropResult, Epoch, Stamp, StoreError, Usage};
 use angarium_testbed::naive::{Answer, NaivePool, NaiveQueue};
 
 use super::lines;
+use super::plans::Plans;
 use crate::faults::Fault;
 use crate::world::World;
 
@@ -29,6 +30,7 @@ struct Inner {
     state: Mutex<State>,
     /// The messages in answers that are late. Held for a read or a write of some elements.
     late: Mutex<BTreeSet<MessageId>>,
+    plans: Plans,
 }
 
 /// An answer that is late, with its messages. It has arrived when this is dropped.
@@ -78,8 +80,8 @@ pub struct PoolSnapshot {
 impl Storage {
     /// Returns an empty storage.
     pub(super) fn new(world: World, name: &str, class: Durability) -> Self {
-        let (state, late) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { name: name.to_owned(), class, world, state, late }))
+        let (state, late, plans) = (Mutex::default(), Mutex::default(), Plans::new(world.clone()));
+        Self(Arc::new(Inner { name: name.to_owned(), class, world, state, late, plans }))
     }
 
     /// Returns the name.
@@ -90,6 +92,11 @@ impl Storage {
     /// Returns the most durable class of writes that the storage reaches.
     pub fn class(&self) -> Durability {
         self.0.class
+    }
+
+    /// Returns the planned faults.
+    pub fn plans(&self) -> &Plans {
+        &self.0.plans
     }
 
     /// Notes that an answer with these messages is late.

@@ -18,7 +18,7 @@ use angarium_testbed::owner::{
     removes, retained, scheduled, start, with_extras,
 };
 
-use super::{SimulatedPool, Storage, Storages};
+use super::{PostPlan, SimulatedPool, Storage, Storages};
 use crate::faults::{Fault, FaultRates};
 use crate::scheduler::Policy;
 use crate::trace::Trace;
@@ -187,6 +187,32 @@ async fn hung_batch_is_applied_after_unknown() {
     assert_eq!(scene.stored(), []);
     tokio::time::sleep(Duration::from_secs(300)).await;
     assert_eq!(scene.stored(), [id(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn planned_batch_in_doubt_arrives_after_full_time() {
+    let scene = Scene::new(Durability::Sync);
+    let owner = scene.owner().await;
+    scene.storage.plans().plan_post(PostPlan::LateBesideFull(Duration::from_secs(2)));
+    assert!(matches!(owner.send(1, posts(1)).await, Err(StoreError::Unknown(_))));
+    assert!(matches!(owner.send(1, posts(1)).await, Err(StoreError::Full)));
+    assert_eq!(scene.stored(), []);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(scene.stored(), [id(1)]);
+    owner.send(1, posts(1)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn planned_batch_without_answer_is_stored() {
+    let scene = Scene::new(Durability::Sync);
+    let owner = scene.owner().await;
+    scene.storage.plans().plan_post(PostPlan::Unanswered(Duration::from_secs(2)));
+    assert!(matches!(owner.send(1, posts(1)).await, Err(StoreError::Unknown(_))));
+    assert_eq!(scene.storage.plans().sender().as_deref(), Some("b1"));
+    assert_eq!(scene.stored(), [id(1)]);
+    assert!(matches!(owner.send(1, posts(1)).await, Err(StoreError::Unknown(_))));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    owner.send(1, posts(1)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -66,7 +66,7 @@ impl Workload {
         self.history.lock().violation(format!("the drain of pool {pool} cannot be ended"));
     }
 
-    async fn empty_queue(&self, client: &Client, queue: usize) {
+    pub(super) async fn empty_queue(&self, client: &Client, queue: usize) {
         let (mut end, mut empty) = (self.world().elapsed() + RECOVERY, 0);
         while empty < 3 {
             if self.world().elapsed() > end {

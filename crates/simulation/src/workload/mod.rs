@@ -5,9 +5,11 @@
 //! - `holds` has the holds and releases of queues, groups, pools and the project.
 //! - `races` has requests that meet while a message changes.
 //! - `emptying` is the end: it restores the pools and takes all messages out.
+//! - `probes` makes single requests after that, each beside one planned fault.
 
 mod emptying;
 mod holds;
+mod probes;
 mod races;
 mod receipts;
 mod settles;

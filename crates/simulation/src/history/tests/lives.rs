@@ -54,6 +54,22 @@ fn held_message_must_live_until_its_extended_end() {
     assert!(history.must_live(0, "a", 60, at(140)));
 }
 
+#[test]
+fn stored_message_must_be_found_unless_deleted() {
+    let found = |change: fn(&mut History)| {
+        let mut history = mortal();
+        change(&mut history);
+        history.check_found(0);
+        violations(history)
+    };
+    assert_eq!(found(|_| {}), ["message 0 is lost"]);
+    assert_eq!(found(|history| deliver(history, "a", &[0], 5)), [""; 0]);
+    let deleted = found(|history| {
+        history.begin_delete(0, 0, at(5));
+    });
+    assert_eq!(deleted, [""; 0]);
+}
+
 fn calm() -> History {
     let mut history = History::new(false, false);
     history.set_calm(true);
