@@ -20,6 +20,11 @@ impl Client {
         self.cluster.storages().all().iter().for_each(|storage| storage.plans().slow(call, time));
     }
 
+    /// Lets each simulated pool refuse batches that remove messages, for a time.
+    pub fn refuse_removals(&self, time: Duration) {
+        self.cluster.storages().all().iter().for_each(|storage| storage.plans().refuse_removals(time));
+    }
+
     /// Ends all plans.
     pub fn end_plans(&self) {
         self.cluster.storages().all().iter().for_each(|storage| storage.plans().end());

@@ -185,6 +185,10 @@ impl SimulatedPool {
         }
         if batch.queues.iter().any(|queue| !queue.changes.removes.is_empty()) {
             self.storage.plans().be_slow(SlowCall::Removal).await;
+            if self.storage.plans().refuses_removals() {
+                self.world.count(Fault::PoolRefused);
+                return Err(StoreError::NotSent("the connection was refused, by plan".into()));
+            }
         }
         Ok(is_unanswered)
     }

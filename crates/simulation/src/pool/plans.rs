@@ -43,6 +43,7 @@ pub struct Plans {
 struct State {
     next: Option<PostPlan>,
     unanswered_until: Duration,
+    removals_refused_until: Duration,
     /// The process whose batch began that time.
     sender: Option<String>,
     /// How much longer each call takes.
@@ -65,6 +66,11 @@ impl Plans {
     /// Lets a call take longer.
     pub fn slow(&self, call: SlowCall, time: Duration) {
         self.state.lock().slow.insert(call, time);
+    }
+
+    /// Lets batches that remove messages be refused for a time, before they are sent.
+    pub fn refuse_removals(&self, time: Duration) {
+        self.state.lock().removals_refused_until = self.world.elapsed() + time;
     }
 
     /// Ends all plans. Calls that have begun continue as planned.
@@ -91,6 +97,11 @@ impl Plans {
             PostPlan::LateBesideFull(_) | PostPlan::Unanswered(_) => Fault::PoolUnanswered,
         });
         Some(plan)
+    }
+
+    /// Whether batches that remove messages are refused now.
+    pub(super) fn refuses_removals(&self) -> bool {
+        self.world.elapsed() < self.state.lock().removals_refused_until
     }
 
     /// Whether no batch has an answer now.

@@ -32,6 +32,15 @@ const REPLACED: Duration = Duration::from_secs(13);
 /// How long a replica is stopped.
 const STOPPED: Duration = Duration::from_secs(20);
 
+/// After this time a transfer that has failed has been tried again twice: the pauses are at most half a minute.
+const MOVED: Duration = Duration::from_secs(70);
+
+/// For this time the removal of a transfer is refused. All of its attempts end before.
+const REFUSED: Duration = Duration::from_secs(4);
+
+/// How much longer the reads of a transfer take, so that it removes nothing after it was refused.
+const SLOW_TRANSFER: Duration = Duration::from_secs(9);
+
 /// How much longer a slow call takes.
 const SLOW: Duration = Duration::from_secs(3);
 
@@ -46,6 +55,12 @@ const CLAIM_TRIES: usize = 10;
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+fn planned(message: HeldMessage, verdict: Verdict, effect: Effect) -> PlannedEntry {
+    let HeldMessage { number, id, .. } = message;
+    let entry = SettleEntry { id, number, is_kept: false, verdict, forwards: Vec::new() };
+    PlannedEntry { entry, effect, targets: Vec::new() }
 }
 
 /// Two clients of a probe.
@@ -88,7 +103,7 @@ impl Workload {
         let is_relaxed = self.scenario.verbs.has(Verb::Relaxed);
         // After a step of the clock no replica may be left with the time from before, and none may end.
         let is_steady = self.scenario.rates.of(Fault::TreeClockStepped) == 0;
-        match self.world().below(11) {
+        match self.world().below(13) {
             0 => self.post_in_doubt_beside_full(probe).await,
             1 => self.delete_beside_full(probe).await,
             2 if has_fifo => self.post_twice_while_down(probe).await,
@@ -99,6 +114,8 @@ impl Workload {
             7 => self.delete_beside_fill(probe).await,
             8 => self.delete_beside_copy(probe).await,
             9 if is_steady => self.crash_beside_copy(probe).await,
+            10 if has_fifo => self.move_beside_refusal(probe).await,
+            11 if has_fifo => self.delete_in_transfer(probe).await,
             _ => self.post_beside_migration(probe).await,
         }
     }
@@ -136,10 +153,10 @@ impl Workload {
         stored
     }
 
-    /// Claims what the standard queue has, at least one message.
-    async fn claim_some(&self, client: &Client) -> Option<HeldClaim> {
+    /// Claims what a queue has, at least one message.
+    async fn claim_some(&self, client: &Client, queue: usize) -> Option<HeldClaim> {
         for _ in 0..CLAIM_TRIES {
-            match client.claim(STANDARD, 20, 300, 0).await {
+            match client.claim(queue, 20, 300, 0).await {
                 Some(claim) if !claim.messages.is_empty() => return Some(claim),
                 Some(_) | None => tokio::time::sleep(Duration::from_secs(2)).await,
             }
@@ -365,18 +382,8 @@ impl Workload {
         probe.first.end_replicas();
         probe.first.end_plans();
         self.await_whole().await;
-        let Some(claim) = self.claim_some(&probe.first).await else { return };
-        let plan = |message: HeldMessage| PlannedEntry {
-            entry: SettleEntry {
-                id: message.id,
-                number: message.number,
-                is_kept: false,
-                verdict: Verdict::Done,
-                forwards: Vec::new(),
-            },
-            effect: Effect::Removed,
-            targets: Vec::new(),
-        };
+        let Some(claim) = self.claim_some(&probe.first, STANDARD).await else { return };
+        let plan = |message| planned(message, Verdict::Done, Effect::Removed);
         let planned = claim.messages.into_iter().map(plan).collect();
         probe.first.settle(STANDARD, &claim.id, planned).await;
         tokio::time::sleep(COPIED).await;
@@ -395,5 +402,56 @@ impl Workload {
         };
         futures_util::future::join(self.post_some(&probe.first, 1), migrate).await;
         tokio::time::sleep(COPIED).await;
+    }
+}
+
+/// Transfers to another queue.
+impl Workload {
+    /// Claims a message, and moves it to the FIFO queue while no message can be removed. Returns it, if the settle was
+    /// answered at once.
+    async fn move_one(&self, probe: &Probe, refused: Duration) -> Option<HeldMessage> {
+        // An embedded pool refuses nothing by plan.
+        self.other_pool()?;
+        self.post_some(&probe.first, 1).await;
+        let claim = self.claim_some(&probe.first, STANDARD).await?;
+        let began = self.world().elapsed();
+        probe.first.refuse_removals(refused);
+        let plan = |message| planned(message, Verdict::Move(queue_name(FIFO)), Effect::Moved(FIFO));
+        let message = claim.messages.first().cloned();
+        probe.first.settle(STANDARD, &claim.id, claim.messages.into_iter().map(plan).collect()).await;
+        message.filter(|_| self.world().elapsed() < began + millis(500))
+    }
+
+    /// Moves a message that cannot be removed at its source at first. The target waits with it. The judge of deletes
+    /// sees one that arrives again.
+    async fn move_beside_refusal(&self, probe: &Probe) {
+        if self.move_one(probe, millis(1_000)).await.is_none() {
+            return;
+        }
+        tokio::time::sleep(millis(1_500)).await;
+        let Some(claim) = self.claim_some(&probe.first, FIFO).await else { return };
+        for message in &claim.messages {
+            self.delete_for_sure(&probe.first, FIFO, message, &claim.id).await;
+        }
+        tokio::time::sleep(MOVED).await;
+    }
+
+    /// Deletes a message that is in transfer to another queue. That is refused: the other queue may have it.
+    async fn delete_in_transfer(&self, probe: &Probe) {
+        let Some(message) = self.move_one(probe, REFUSED).await else { return };
+        tokio::time::sleep(millis(200)).await;
+        probe.first.slow_pools(SlowCall::Get, SLOW_TRANSFER);
+        tokio::time::sleep(REFUSED).await;
+        let sent = self.world().elapsed();
+        let deleted = probe.second.delete(STANDARD, &message, None).await;
+        let answered = self.world().elapsed();
+        // The transfer continues when its read is answered. A look-up in the pool for the delete takes as long.
+        let is_in_transfer = answered < sent + millis(1_000);
+        if is_in_transfer && deleted == Certainty::Done {
+            let text = format!("message {} was deleted in transfer", message.number);
+            self.history.lock().violation(text);
+        }
+        probe.first.end_plans();
+        tokio::time::sleep(MOVED).await;
     }
 }
