@@ -40,6 +40,10 @@ const LEASE_PERCENT: u64 = 85;
 /// The longest time to an answer while no fault can happen, beside the wait that the request allows.
 const CALM_ANSWER: Duration = Duration::from_secs(5);
 
+/// How late a waiting claim may get a message that is ready, while no fault can happen: as late as an answer, and its
+/// slot may have been handed over meanwhile.
+const CALM_DELIVERY: Duration = Duration::from_secs(7);
+
 /// Refusals that no fault explains, but the state of the message: it is claimed, or on its way to another queue. The
 /// last one is the answer of SQS when no receive holds the message.
 const CALM_REFUSALS: &[&str] =
@@ -226,7 +230,10 @@ impl Client {
         let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
         self.world().note(|| format!("{} holds {numbers:?} by claim {id}", self.name));
         let claim = HeldClaim { id: id.to_owned(), messages };
-        self.history.lock().deliver(queue, &claim, span, lease(ttl), ttl);
+        let mut history = self.history.lock();
+        history.deliver(queue, &claim, span, lease(ttl), ttl);
+        history.check_promptness(queue, &claim, span, CALM_DELIVERY);
+        drop(history);
         Some(claim)
     }
 

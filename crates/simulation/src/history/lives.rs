@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::records::{Delivery, LATEST, MessageHistory, longest, shortest};
-use super::{Certainty, DEAD_LETTERS, GRACE, History, Span};
+use super::{Certainty, DEAD_LETTERS, GRACE, HeldClaim, HeldMessage, History, Span};
 
 /// The longest claim of a run, in seconds.
 const LONGEST_CLAIM: u64 = 300;
@@ -80,6 +80,23 @@ impl History {
         }
     }
 
+    /// Checks, while no fault can happen, that a claim which may wait got its messages as soon as they were there:
+    /// within `most`, if nothing kept them from it since their post.
+    pub fn check_promptness(&mut self, queue: usize, claim: &HeldClaim, span: Span, most: Duration) {
+        if !self.is_calm() || self.has_dead_letters || queue >= DEAD_LETTERS {
+            return;
+        }
+        let mut late = Vec::new();
+        for HeldMessage { number, .. } in &claim.messages {
+            let free = self.messages.get(number).filter(|message| is_free_since_post(message, queue, &claim.id));
+            let since = free.map(|message| message.post.ended.max(span.began));
+            late.extend(since.filter(|since| span.ended > *since + most).map(|_| *number));
+        }
+        for number in late {
+            self.violation(format!("a claim of queue {queue} waited beside message {number}, which was ready"));
+        }
+    }
+
     /// Checks that no claim waited in vain while a message was ready for the second half of its wait.
     pub fn check_waits(&mut self) {
         if self.has_dead_letters || self.may_have_lost() {
@@ -107,6 +124,21 @@ fn life_of_post(message: &MessageHistory) -> Option<Duration> {
         Certainty::NotDone | Certainty::Unknown => message.post.began + LATEST,
     };
     Some(posted + longest(message.terms.delay + ttl))
+}
+
+/// Whether nothing but one claim has had a message of a standard queue since its post.
+fn is_free_since_post(message: &MessageHistory, queue: usize, claim: &str) -> bool {
+    message.terms.queue == queue
+        && message.terms.group.is_none()
+        && !message.terms.is_fifo
+        && message.forwarded_by.is_none()
+        && message.arrivals.is_empty()
+        && message.posted == Certainty::Done
+        && message.posts == 1
+        && message.terms.delay == 0
+        && message.delays.is_empty()
+        && message.visibilities.is_empty()
+        && message.deliveries.iter().all(|delivery| delivery.claim == claim)
 }
 
 /// Whether a message of a standard queue could certainly be claimed during a whole time.

@@ -95,6 +95,26 @@ fn wait_beside_ready_message_is_noticed() {
 }
 
 #[test]
+fn late_delivery_to_waiting_claim_is_noticed() {
+    let check = |mut history: History, ended| {
+        let (claim, wait) = (claim_of("a", &[0]), span(1, ended));
+        history.deliver(0, &claim, wait, at(60), 60);
+        history.check_promptness(0, &claim, wait, at(7));
+        violations(history)
+    };
+    let late = "a claim of queue 0 waited beside message 0, which was ready";
+    assert_eq!(check(calm(), 10), [late]);
+    assert_eq!(check(calm(), 9), [""; 0]);
+    let mut faulty = calm();
+    faulty.set_calm(false);
+    assert_eq!(check(faulty, 10), [""; 0]);
+    let mut held = calm();
+    deliver(&mut held, "b", &[0], 3);
+    held.release("b", at(5));
+    assert_eq!(check(held, 30), [""; 0], "another claim had it");
+}
+
+#[test]
 fn wait_while_faults_happen_is_not_judged() {
     let mut history = calm();
     history.set_calm(false);
