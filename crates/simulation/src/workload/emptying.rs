@@ -34,6 +34,36 @@ impl Workload {
         history.check_waits();
     }
 
+    /// Once no claim of a client can live, no queue counts a claimed message: messages that a claim did not get after all
+    /// do not count either.
+    pub async fn check_unclaimed(&self) {
+        let client = self.client("auditor".into());
+        let offsets = if self.scenario.verbs.has(Verb::DeadLetters) { vec![0, DEAD_LETTERS] } else { vec![0] };
+        for offset in offsets {
+            for queue in 0..self.scenario.queues {
+                self.await_unclaimed(&client, &queue_name(offset + queue)).await;
+            }
+        }
+    }
+
+    async fn await_unclaimed(&self, client: &Client, name: &str) {
+        let end = self.world().elapsed() + RECOVERY;
+        let mut last = Value::Null;
+        while self.world().elapsed() < end {
+            match client.send(&ApiRequest::stats(name)).await {
+                Outcome::Missing => return,
+                Outcome::Done(body) if body["messages"]["claimed"] == 0 => return,
+                Outcome::Done(body) => last = body["messages"].clone(),
+                Outcome::Refused(_) | Outcome::Unknown => {}
+            }
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        // A queue that does not answer is noticed when it is emptied.
+        if !last.is_null() {
+            self.history.lock().violation(format!("no claim lives, and {name} counts {last}"));
+        }
+    }
+
     /// Lets all pools take queues again, so that every queue can be created that a forward or a dead letter waits for.
     pub async fn restore_pools(&self) {
         let verbs = [Verb::Pools, Verb::PoolDeletions, Verb::PoolRemovals];
