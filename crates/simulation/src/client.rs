@@ -1,6 +1,7 @@
 //! A client: it sends requests through a load balancer, and notes in the history what it learns.
 
 mod holds;
+mod own_queues;
 mod plans;
 mod pools;
 mod pops;
@@ -27,6 +28,7 @@ use crate::process::Process;
 use crate::requests::{ApiRequest, Outcome, Posting};
 use crate::world::World;
 
+pub use own_queues::OwnClaim;
 pub use settles::PlannedEntry;
 pub use subscriptions::ListedSubscription;
 

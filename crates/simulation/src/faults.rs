@@ -45,7 +45,7 @@ pub enum Fault {
     PoolRolledBack,
     /// A process finds another storage under the name of a pool.
     PoolForeign,
-    /// A write that makes messages ready or removes some takes seconds more, or an answer of a pool.
+    /// A write that adds, frees or removes messages takes seconds more, or an answer of a pool.
     PoolLate,
     /// A request to another replica is refused before it is sent.
     PeerRefused,

@@ -138,6 +138,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     // A drain or a hold that hung may have begun meanwhile.
     workload.restore_pools().await;
     workload.release_holds().await;
+    workload.delete_own_queues().await;
     workload.check_unclaimed().await;
     workload.empty_queues().await;
     workload.run_probes().await;

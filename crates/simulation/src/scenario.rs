@@ -60,6 +60,9 @@ const ADDED_FAULTS: &[(Fault, u32)] = &[(Fault::TreeReadsSlow, 2_000), (Fault::P
 /// The rate of late answers to reads of pools, in seeds with [`Verb::Races`].
 const LATE_RATE: u32 = 1_000;
 
+/// The same in seeds with [`Verb::OwnQueues`], in which a page is read while its messages change.
+const OWN_LATE_RATE: u32 = 12_000;
+
 /// Faults of the disk of an embedded store, which are drawn for each operation, and their greatest rates.
 const DISK_FAULTS: &[(Fault, u32)] = &[
     (Fault::DiskWriteFailed, 2_000),
@@ -155,6 +158,8 @@ pub enum Verb {
     AwaitedPosts,
     /// Requests about one message meet while it changes, and pools are late.
     Races,
+    /// Clients use queues alone, of which they know all, and processes and pools fail just then.
+    OwnQueues,
 }
 
 impl Verb {
@@ -184,6 +189,7 @@ impl Verb {
         (Self::Subscriptions, 3),
         (Self::AwaitedPosts, 2),
         (Self::Races, 6),
+        (Self::OwnQueues, 3),
     ];
 
     /// The verbs that may refuse a request although nothing fails.
@@ -199,7 +205,13 @@ impl Verb {
         Self::GroupHolds,
         Self::SharedHolds,
         Self::Races,
+        Self::OwnQueues,
     ];
+
+    /// The verbs with which a client does not know all of the queues that it uses alone: pools lose messages, or hold
+    /// or move them.
+    const NOT_WITH_OWN_QUEUES: &[Self] =
+        &[Self::Relaxed, Self::Pools, Self::PoolDeletions, Self::PoolRemovals, Self::SharedHolds];
 }
 
 /// The verbs of a run.
@@ -222,6 +234,9 @@ impl Verbs {
         // A deleted queue is created again without the life that messages of SQS have by it.
         if verbs.has(Verb::QueueDeletions) {
             verbs.remove(Verb::Sqs);
+        }
+        if Verb::NOT_WITH_OWN_QUEUES.iter().any(|verb| verbs.has(*verb)) {
+            verbs.remove(Verb::OwnQueues);
         }
         verbs
     }
@@ -262,7 +277,9 @@ impl Scenario {
         if is_calm {
             Verb::NOT_WHEN_CALM.iter().for_each(|verb| verbs.remove(*verb));
         }
-        if verbs.has(Verb::Races) {
+        if verbs.has(Verb::OwnQueues) {
+            rates.set(Fault::PoolLate, OWN_LATE_RATE);
+        } else if verbs.has(Verb::Races) {
             rates.set(Fault::PoolLate, LATE_RATE);
         }
         // Draws nothing from the scenario.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::{Client, certainty, pool_name, queue_name};
+use crate::cluster::Cluster;
 use crate::history::{HeldPosts, HeldResource, Span};
 use crate::process::Process;
 use crate::requests::{ApiRequest, Outcome};
@@ -54,6 +57,30 @@ impl Client {
         let number = self.pick_replica();
         let process = self.cluster.pause(number, MAX_STOP)?;
         Some(StoppedReplica { number, process })
+    }
+
+    /// Stops the replica that serves a queue, beside others. Returns none when there is no other, or it is not known.
+    pub fn stop_owner(&self, queue: &str) -> Option<StoppedReplica> {
+        if self.cluster.size() < 2 {
+            return None;
+        }
+        let number = self.owner_of(queue)?;
+        let process = self.cluster.pause(number, MAX_STOP)?;
+        Some(StoppedReplica { number, process })
+    }
+
+    /// Returns the replica that the tree has as the owner of a queue's slot.
+    fn owner_of(&self, queue: &str) -> Option<usize> {
+        let nodes = self.cluster.nodes();
+        let slot = nodes.keys().find_map(|path| {
+            let parts: Vec<&str> = path.split('/').collect();
+            match parts[..] {
+                ["", "queues", slot, _, name] if name == queue => Some(slot.to_owned()),
+                _ => None,
+            }
+        })?;
+        let owner: Value = serde_json::from_slice(nodes.get(&format!("/meta/slots/{slot}/owner"))?).ok()?;
+        Cluster::number_of(owner["address"].as_str()?)
     }
 
     /// Ends all replicas at once. The next process of each starts within two seconds.

@@ -145,11 +145,13 @@ impl SimulatedPool {
         tokio::time::sleep(Duration::from_millis(300 + self.world.below(2_700))).await;
     }
 
-    /// Returns the part of a write that is late, if one is: only of one that makes messages ready or removes some.
+    /// Returns the part of a write that is late, if one is: only of one that adds messages, makes some ready or
+    /// delayed, or removes some.
     fn late_part(&self, batch: &Batch) -> Option<LatePart> {
-        let is_ready = |header: &Header| header.state == State::Ready;
+        let is_free = |header: &Header| matches!(header.state, State::Ready | State::Scheduled);
         let is_raced = |QueueChanges { changes, .. }: &QueueChanges| {
-            !changes.removes.is_empty() || changes.updates.iter().any(is_ready)
+            let has_others = !changes.removes.is_empty() || !changes.appends.is_empty();
+            has_others || changes.updates.iter().any(is_free)
         };
         if !self.world.is_possible(Fault::PoolLate) || !batch.queues.iter().any(is_raced) {
             return None;

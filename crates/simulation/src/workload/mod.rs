@@ -4,11 +4,13 @@
 //! - `subscriptions` has topics and subscriptions, and the end of these.
 //! - `holds` has the holds and releases of queues, groups, pools and the project.
 //! - `races` has requests that meet while a message changes.
+//! - `own_queues` has queues that one client uses alone, and what must be true in them.
 //! - `emptying` is the end: it restores the pools and takes all messages out.
 //! - `probes` makes single requests after that, each beside one planned fault.
 
 mod emptying;
 mod holds;
+mod own_queues;
 mod probes;
 mod races;
 mod receipts;
@@ -56,6 +58,8 @@ struct Shared {
     numbers: AtomicU64,
     /// Number of breaks now. During a break no client begins a step.
     breaks: AtomicU64,
+    /// The queues that a client has used alone. Held for the addition of one, or to take all.
+    own_queues: Mutex<Vec<String>>,
 }
 
 /// A break of all clients but the one that has it. It ends with its drop.

@@ -67,6 +67,9 @@ impl Worker {
         if self.scenario.verbs.has(Verb::Races) && self.world.below(5) == 0 {
             return self.race().await;
         }
+        if self.scenario.verbs.has(Verb::OwnQueues) && self.world.below(8) == 0 {
+            return self.use_own_queue().await;
+        }
         let queue = self.pick(self.scenario.queues);
         if self.hold_or_release(queue).await {
             return;
