@@ -36,6 +36,14 @@ impl Client {
         self.cluster.ensemble().refuse_commits(time);
     }
 
+    /// Ends a replica at once. The tree refuses the next change of its registration: the first one of the next process
+    /// tells that it runs.
+    pub fn restart_refused(&self) {
+        let number = self.pick_replica();
+        self.cluster.crash(number, Duration::from_millis(self.world().below(2_000)));
+        self.cluster.ensemble().refuse_registration(&format!("replica-{number}:1"));
+    }
+
     /// Whether a message is in an answer of a pool about expired messages, which is late.
     pub fn is_in_late_answer(&self, message: &HeldMessage) -> bool {
         let Ok(id) = message.id.parse::<MessageId>() else { return false };

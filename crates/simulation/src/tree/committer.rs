@@ -65,7 +65,9 @@ impl Shared {
     /// Sends a request to the leader, and waits until the connected server has applied it.
     async fn send(&self, connection: Connection, request: u64, pieces: &[Piece]) -> RequestAnswer {
         let world = self.ensemble.world();
-        if self.ensemble.refuses_commits() {
+        if self.ensemble.refuses_commits()
+            || self.ensemble.refuses_registration(pieces.iter().map(|piece| &piece.changes))
+        {
             world.count(Fault::TreeRefused);
             world.hop().await;
             return RequestAnswer::NotSent("the request was refused");

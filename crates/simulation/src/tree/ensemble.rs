@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use angarium_coordination::Node;
+use angarium_coordination::{Node, Op};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -15,6 +15,9 @@ use super::link::{Connection, Shared};
 use super::nodes::{Nodes, SessionId};
 use crate::faults::Fault;
 use crate::world::World;
+
+/// The nodes of the replicas.
+const REGISTRATIONS: &str = "/meta/components/replica/";
 
 /// Three simulated servers of the tree. Clones share them.
 #[derive(Clone)]
@@ -28,6 +31,8 @@ struct Inner {
     slow_until: Mutex<Duration>,
     /// Until this time all commits are refused.
     refused_until: Mutex<Duration>,
+    /// The address of a replica whose next change of its registration is refused.
+    refused_registration: Mutex<Option<String>>,
     /// Notifies the servers of a new transaction.
     grown: Notify,
     /// Notifies the handles of a transaction that a server has applied.
@@ -55,8 +60,15 @@ impl Ensemble {
         let servers = std::array::from_fn(|_| server());
         let state = State { leader: Leader::new(world.clone(), start_millis), servers };
         let (grown, advanced) = (Notify::new(), std::array::from_fn(|_| Notify::new()));
-        let (state, slow_until, refused_until) = (Mutex::new(state), Mutex::default(), Mutex::default());
-        let ensemble = Self(Arc::new(Inner { world, state, slow_until, refused_until, grown, advanced }));
+        let ensemble = Self(Arc::new(Inner {
+            world,
+            state: Mutex::new(state),
+            slow_until: Mutex::default(),
+            refused_until: Mutex::default(),
+            refused_registration: Mutex::default(),
+            grown,
+            advanced,
+        }));
         for server in 0..SERVERS {
             let follower = ensemble.clone();
             ensemble.0.world.spawn(async move { follower.follow(server).await });
@@ -113,6 +125,29 @@ impl Ensemble {
     /// Whether commits are refused now.
     pub(super) fn refuses_commits(&self) -> bool {
         !self.0.world.is_healed() && self.0.world.elapsed() < *self.0.refused_until.lock()
+    }
+
+    /// Lets the next change of the registration of a replica be refused before it is sent.
+    pub fn refuse_registration(&self, address: &str) {
+        *self.0.refused_registration.lock() = Some(address.to_owned());
+    }
+
+    /// Whether one of these commits is refused for that, which happens once.
+    pub(super) fn refuses_registration<'c>(&self, mut commits: impl Iterator<Item = &'c Changes>) -> bool {
+        let mut refused = self.0.refused_registration.lock();
+        let Some(address) = refused.as_ref().filter(|_| !self.0.world.is_healed()) else { return false };
+        let quoted = format!("\"{address}\"");
+        let is_refused = |op: &Op| match op {
+            Op::Set { path, data, .. } => {
+                path.starts_with(REGISTRATIONS) && String::from_utf8_lossy(data).contains(&quoted)
+            }
+            Op::Create { .. } | Op::Delete { .. } => false,
+        };
+        let refuses = commits.any(|(_, ops)| ops.iter().any(is_refused));
+        if refuses {
+            *refused = None;
+        }
+        refuses
     }
 
     /// Makes another server the leader, whose clock differs by `step_ms` from the clock of the last one. Every handle

@@ -1,4 +1,5 @@
-//! Races: requests about one message that meet while the message changes, and faults just then.
+//! Races: requests about one message that meet while the message changes, and faults just then; and the restart of a
+//! replica that cannot tell at once that it runs.
 
 use std::time::Duration;
 
@@ -41,13 +42,15 @@ const REFUSED: Duration = Duration::from_millis(500);
 impl Worker {
     /// Makes requests about the messages of a claim that meet in one of the steps of a change.
     pub(super) async fn race(&mut self) {
-        match self.world.below(7) {
+        match self.world.below(8) {
             0 | 1 => self.delete_waking().await,
             2 | 3 => self.recall_returning().await,
             4 | 5 => self.delete_after_failed_release().await,
-            // After a step of the clock a claim may end early, and with it the life of its message.
+            // After a step of the clock a claim may end early, and with it the life of its message. No process may end.
             _ if self.scenario.rates.of(Fault::TreeClockStepped) > 0 => {}
-            _ => self.release_swept().await,
+            6 => self.release_swept().await,
+            _ if self.scenario.cluster.is_embedded => {}
+            _ => self.client.restart_refused(),
         }
     }
 
