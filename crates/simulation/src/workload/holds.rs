@@ -63,8 +63,11 @@ impl Worker {
         if draw > 1 || self.scenario.rates.of(Fault::TreeClockStepped) > 0 {
             return self.client.hold(resource, posts).await;
         }
-        // In a break no other client has the queues opened by their next owners.
-        let _break = (self.world.below(2) == 0).then(|| Break::begin(&self.shared));
+        // In a break no other client has the queues opened by their next owners, which would fence their pools.
+        let _break = (draw == 0 || self.world.below(2) == 0).then(|| Break::begin(&self.shared));
+        // Only with a hold of the project are all queues certainly held.
+        let project = HeldResource::Project;
+        let resource = if draw == 0 && self.world.below(2) == 0 { &project } else { resource };
         for queue in 0..self.scenario.queues {
             self.post(queue).await;
         }
@@ -74,17 +77,26 @@ impl Worker {
         }
     }
 
-    /// Makes a hold while a replica is stopped, which is replaced meanwhile. Pops and posts reach that replica as soon as
-    /// it continues: it may not have learnt of its replacement.
+    /// Makes a hold while the replica that serves a queue is stopped, which is replaced meanwhile. Pops and posts reach
+    /// that replica as soon as it continues: it may not have learnt of its replacement. In half of the cases no pool
+    /// answers until then, so the next owners cannot fence it.
     async fn hold_beside_stopped(&mut self, resource: &HeldResource, posts: HeldPosts) {
-        let Some(stopped) = self.client.stop_replica() else {
+        let queue = queue_name(self.pick(self.scenario.queues));
+        let Some(stopped) = self.client.stop_owner(&queue).or_else(|| self.client.stop_replica()) else {
             return self.client.hold(resource, posts).await;
         };
-        tokio::time::sleep(REPLACED + Duration::from_millis(self.world.below(6_000))).await;
+        let wait = REPLACED + Duration::from_millis(self.world.below(6_000));
+        let mut up = Duration::ZERO;
+        if self.world.below(2) == 0 {
+            let down = wait + Duration::from_millis(200 + self.world.below(800));
+            self.client.stop_pools(down);
+            up = self.world.elapsed() + down;
+        }
+        tokio::time::sleep(wait).await;
         self.client.hold(resource, posts).await;
         let pause = Duration::from_millis(self.world.below(100));
         let resume = async {
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(up.saturating_sub(self.world.elapsed()) + pause).await;
             stopped.resume();
         };
         let client = &self.client;
