@@ -70,7 +70,7 @@ impl Client {
     }
 
     /// Returns the replica that the tree has as the owner of a queue's slot.
-    fn owner_of(&self, queue: &str) -> Option<usize> {
+    pub fn owner_of(&self, queue: &str) -> Option<usize> {
         let nodes = self.cluster.nodes();
         let slot = nodes.keys().find_map(|path| {
             let parts: Vec<&str> = path.split('/').collect();

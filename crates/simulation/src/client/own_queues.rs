@@ -1,5 +1,7 @@
 //! Queues that one client uses alone: it knows all that may have happened to their messages.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{Client, certainty, held};
@@ -66,6 +68,17 @@ impl Client {
         let Some(id) = body["id"].as_str() else { return OwnClaim::Empty };
         let messages = body["messages"].as_array().map(|all| held(0, all)).unwrap_or_default();
         OwnClaim::Held(HeldClaim { id: id.to_owned(), messages })
+    }
+
+    /// Claims a message for `ttl` seconds, and leaves after a time. Returns whether there was no answer until then.
+    pub async fn claim_and_leave(&self, queue: &str, ttl: u64, time: Duration) -> bool {
+        let request = ApiRequest::claim(queue, 1, ttl);
+        tokio::time::timeout(time, self.send(&request)).await.is_err()
+    }
+
+    /// Lets all commits to the tree wait for a time, unless others have waited shortly before.
+    pub fn delay_commits(&self, time: Duration) -> bool {
+        self.cluster.ensemble().delay_commits(time)
     }
 
     /// Releases a claim. Its messages can be claimed again after `delay` seconds.

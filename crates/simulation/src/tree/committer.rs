@@ -65,6 +65,9 @@ impl Shared {
     /// Sends a request to the leader, and waits until the connected server has applied it.
     async fn send(&self, connection: Connection, request: u64, pieces: &[Piece]) -> RequestAnswer {
         let world = self.ensemble.world();
+        if let Some(delay) = self.ensemble.commit_delay() {
+            tokio::time::sleep(delay).await;
+        }
         if self.ensemble.refuses_commits()
             || self.ensemble.refuses_registration(pieces.iter().map(|piece| &piece.changes))
         {

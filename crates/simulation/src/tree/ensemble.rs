@@ -16,6 +16,9 @@ use super::nodes::{Nodes, SessionId};
 use crate::faults::Fault;
 use crate::world::World;
 
+/// The least time between two times for which commits wait.
+const DELAY_PAUSE: Duration = Duration::from_secs(20);
+
 /// The nodes of the replicas.
 const REGISTRATIONS: &str = "/meta/components/replica/";
 
@@ -31,6 +34,8 @@ struct Inner {
     slow_until: Mutex<Duration>,
     /// Until this time all commits are refused.
     refused_until: Mutex<Duration>,
+    /// Until this time commits wait before they are sent.
+    delayed_until: Mutex<Duration>,
     /// The address of a replica whose next change of its registration is refused.
     refused_registration: Mutex<Option<String>>,
     /// Notifies the servers of a new transaction.
@@ -65,6 +70,7 @@ impl Ensemble {
             state: Mutex::new(state),
             slow_until: Mutex::default(),
             refused_until: Mutex::default(),
+            delayed_until: Mutex::default(),
             refused_registration: Mutex::default(),
             grown,
             advanced,
@@ -125,6 +131,23 @@ impl Ensemble {
     /// Whether commits are refused now.
     pub(super) fn refuses_commits(&self) -> bool {
         !self.0.world.is_healed() && self.0.world.elapsed() < *self.0.refused_until.lock()
+    }
+
+    /// Lets all commits wait until `time` has passed. Returns false when others have waited shortly before: no request
+    /// may wait again and again.
+    pub fn delay_commits(&self, time: Duration) -> bool {
+        let (now, mut until) = (self.0.world.elapsed(), self.0.delayed_until.lock());
+        let begins = now >= *until + DELAY_PAUSE;
+        if begins {
+            *until = now + time;
+        }
+        begins
+    }
+
+    /// Returns how long a commit waits now before it is sent, if it does.
+    pub(super) fn commit_delay(&self) -> Option<Duration> {
+        let left = self.0.delayed_until.lock().checked_sub(self.0.world.elapsed())?;
+        (!left.is_zero() && !self.0.world.is_healed()).then_some(left)
     }
 
     /// Lets the next change of the registration of a replica be refused before it is sent.

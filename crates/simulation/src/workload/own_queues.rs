@@ -51,6 +51,15 @@ const REPLACED: Duration = Duration::from_secs(12);
 /// How long the tree refuses commits.
 const REFUSED: Duration = Duration::from_millis(500);
 
+/// After this time the replicas have shared the slots.
+const SHARED: Duration = Duration::from_secs(40);
+
+/// How long commits to the tree wait: longer than a client that leaves, and than the end of its request at the owner.
+const LATE_COMMITS: Duration = Duration::from_millis(1_500);
+
+/// After this time without faults a claim whose client has left has been released.
+const LEFT: Duration = Duration::from_secs(15);
+
 impl Worker {
     /// Creates a queue, and makes requests there that meet in one of the steps of a change.
     pub(super) async fn use_own_queue(&self) {
@@ -330,6 +339,38 @@ impl Worker {
             if is_refused {
                 self.client.report(format!("{queue} refused the receipt of a message that it holds"));
             }
+        }
+    }
+}
+
+impl Worker {
+    /// Leaves while the tree has not made a claim yet. Without any fault the message can soon be claimed again.
+    pub(super) async fn leave_claim(&self) {
+        // The replicas share the slots first. The tree of an embedded store has no commits that wait.
+        if self.scenario.cluster.is_embedded || self.world.elapsed() < SHARED {
+            return;
+        }
+        let Some(queue) = self.new_own_queue("").await else { return };
+        if self.client.post_own(&queue, &self.own_postings(&queue, 1, 0)).await.is_none() {
+            return;
+        }
+        let owner = self.client.owner_of(&queue);
+        let stay = Duration::from_millis(300 + self.world.below(400));
+        if !self.client.delay_commits(LATE_COMMITS)
+            || !self.client.claim_and_leave(&queue, LONG_CLAIM, stay).await
+        {
+            return;
+        }
+        let end = self.world.elapsed() + LEFT;
+        while self.world.elapsed() < end {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            if let OwnClaim::Held(_) = self.client.claim_own(&queue, 1, LONG_CLAIM).await {
+                return;
+            }
+        }
+        // A slot that is handed over just then keeps the claim until it expires.
+        if self.client.owner_of(&queue) == owner {
+            self.client.report(format!("the message of {queue} stays under a claim whose client has left"));
         }
     }
 }

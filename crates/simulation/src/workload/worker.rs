@@ -67,6 +67,9 @@ impl Worker {
         if self.scenario.verbs.has(Verb::Races) && self.world.below(5) == 0 {
             return self.race().await;
         }
+        if self.scenario.is_calm && self.world.below(40) == 0 {
+            return self.leave_claim().await;
+        }
         if self.scenario.verbs.has(Verb::OwnQueues) && self.world.below(8) == 0 {
             return self.use_own_queue().await;
         }
