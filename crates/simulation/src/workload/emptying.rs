@@ -34,8 +34,8 @@ impl Workload {
         history.check_waits();
     }
 
-    /// Once no claim of a client can live, no queue counts a claimed message: messages that a claim did not get after all
-    /// do not count either.
+    /// Once no claim of a client can live, no queue counts a claimed message: messages that a claim did not get after
+    /// all do not count either.
     pub async fn check_unclaimed(&self) {
         let client = self.client("auditor".into());
         let offsets = if self.scenario.verbs.has(Verb::DeadLetters) { vec![0, DEAD_LETTERS] } else { vec![0] };

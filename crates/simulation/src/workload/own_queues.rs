@@ -45,6 +45,9 @@ const DELAY: u64 = 2;
 /// After this time they certainly can.
 const DELAYED: Duration = Duration::from_secs(14);
 
+/// How long a message that becomes ready is claimed again and again: the write that removes it may be late.
+const WOKEN: Duration = Duration::from_secs(3);
+
 /// After this time without a heartbeat a replica has lost its slots to others.
 const REPLACED: Duration = Duration::from_secs(12);
 
@@ -63,15 +66,16 @@ const LEFT: Duration = Duration::from_secs(15);
 impl Worker {
     /// Creates a queue, and makes requests there that meet in one of the steps of a change.
     pub(super) async fn use_own_queue(&self) {
-        match self.world.below(16) {
+        match self.world.below(18) {
             0..=3 => self.delete_in_use().await,
             4 | 5 => self.purge_waking().await,
             6..=10 => self.read_while_waking().await,
             11 => self.count_after_failed_release().await,
+            12 | 13 => self.delete_own_waking().await,
             // After a step of the clock no replica may be left with the time from before, and none may end.
             _ if self.scenario.rates.of(Fault::TreeClockStepped) > 0 => {}
-            12 => self.end_after_release().await,
-            13 => self.sweep_unopened().await,
+            14 => self.end_after_release().await,
+            15 => self.sweep_unopened().await,
             _ => self.ask_replaced_owner().await,
         }
     }
@@ -224,6 +228,33 @@ impl Worker {
                 OwnClaim::Doubtful => return,
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Deletes a delayed message while it becomes ready. It is claimed at the same time, and at once deleted under the
+    /// claim too.
+    async fn delete_own_waking(&self) {
+        let Some(queue) = self.new_own_queue("").await else { return };
+        let Some(ids) = self.client.post_own(&queue, &self.own_postings(&queue, 1, 1)).await else { return };
+        let Some(id) = ids.first() else { return };
+        tokio::time::sleep(Duration::from_millis(950)).await;
+        let end = self.world.elapsed() + WOKEN;
+        let delete = async {
+            self.pause_below(150).await;
+            self.second.delete_in_own(&queue, id, None).await
+        };
+        let claim = async {
+            while self.world.elapsed() < end {
+                if let OwnClaim::Held(claim) = self.client.claim_own(&queue, 1, LONG_CLAIM).await {
+                    self.client.delete_in_own(&queue, id, Some(&claim.id)).await;
+                    return;
+                }
+                self.pause_below(60).await;
+            }
+        };
+        let (deleted, ()) = futures_util::future::join(delete, claim).await;
+        if deleted == Certainty::Done {
+            self.take_all(&queue, BTreeSet::new(), Some(id.as_str()), self.world.elapsed()).await;
         }
     }
 
