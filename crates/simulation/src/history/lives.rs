@@ -88,7 +88,8 @@ impl History {
         }
         let mut late = Vec::new();
         for HeldMessage { number, .. } in &claim.messages {
-            let free = self.messages.get(number).filter(|message| is_free_since_post(message, queue, &claim.id));
+            let is_free = |message: &&MessageHistory| is_free_since_post(message, queue, &claim.id);
+            let free = self.messages.get(number).filter(is_free);
             let since = free.map(|message| message.post.ended.max(span.began));
             late.extend(since.filter(|since| span.ended > *since + most).map(|_| *number));
         }

@@ -69,11 +69,12 @@ impl Worker {
         match self.world.below(18) {
             0..=3 => self.delete_in_use().await,
             4 | 5 => self.purge_waking().await,
-            6..=10 => self.read_while_waking().await,
-            11 => self.count_after_failed_release().await,
-            12 | 13 => self.delete_own_waking().await,
-            // After a step of the clock no replica may be left with the time from before, and none may end.
+            6 => self.count_after_failed_release().await,
+            7 | 8 => self.delete_own_waking().await,
+            // After a step of the clock no replica may be left with the time from before, and none may end. A message may
+            // be delayed for longer by another owner.
             _ if self.scenario.rates.of(Fault::TreeClockStepped) > 0 => {}
+            9..=13 => self.read_while_waking().await,
             14 => self.end_after_release().await,
             15 => self.sweep_unopened().await,
             _ => self.ask_replaced_owner().await,
