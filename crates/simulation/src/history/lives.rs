@@ -94,7 +94,8 @@ impl History {
             late.extend(since.filter(|since| span.ended > *since + most).map(|_| *number));
         }
         for number in late {
-            self.violation(format!("a claim of queue {queue} waited beside message {number}, which was ready"));
+            let text = format!("a claim of queue {queue} waited beside message {number}, which was free");
+            self.violation(text);
         }
     }
 

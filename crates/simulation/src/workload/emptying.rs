@@ -38,7 +38,8 @@ impl Workload {
     /// all do not count either.
     pub async fn check_unclaimed(&self) {
         let client = self.client("auditor".into());
-        let offsets = if self.scenario.verbs.has(Verb::DeadLetters) { vec![0, DEAD_LETTERS] } else { vec![0] };
+        let has_dead_letters = self.scenario.verbs.has(Verb::DeadLetters);
+        let offsets: &[usize] = if has_dead_letters { &[0, DEAD_LETTERS] } else { &[0] };
         for offset in offsets {
             for queue in 0..self.scenario.queues {
                 self.await_unclaimed(&client, &queue_name(offset + queue)).await;

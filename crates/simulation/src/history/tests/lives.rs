@@ -102,7 +102,7 @@ fn late_delivery_to_waiting_claim_is_noticed() {
         history.check_promptness(0, &claim, wait, at(7));
         violations(history)
     };
-    let late = "a claim of queue 0 waited beside message 0, which was ready";
+    let late = "a claim of queue 0 waited beside message 0, which was free";
     assert_eq!(check(calm(), 10), [late]);
     assert_eq!(check(calm(), 9), [""; 0]);
     let mut faulty = calm();
