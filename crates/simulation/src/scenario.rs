@@ -63,6 +63,9 @@ const LATE_RATE: u32 = 1_000;
 /// The same in seeds with [`Verb::OwnQueues`], in which a page is read while its messages change.
 const OWN_LATE_RATE: u32 = 12_000;
 
+/// How often a process finds another storage under the name of a pool in these seeds, in which processes end often.
+const OWN_FOREIGN_RATE: u32 = 15_000;
+
 /// Faults of the disk of an embedded store, which are drawn for each operation, and their greatest rates.
 const DISK_FAULTS: &[(Fault, u32)] = &[
     (Fault::DiskWriteFailed, 2_000),
@@ -279,6 +282,7 @@ impl Scenario {
         }
         if verbs.has(Verb::OwnQueues) {
             rates.set(Fault::PoolLate, OWN_LATE_RATE);
+            rates.set(Fault::PoolForeign, OWN_FOREIGN_RATE);
         } else if verbs.has(Verb::Races) {
             rates.set(Fault::PoolLate, LATE_RATE);
         }
