@@ -18,7 +18,7 @@ use angarium_core::time::Timestamp;
 pub struct FirstPost {
     /// The id of the message, also for the answer to the duplicate.
     pub id: MessageId,
-    /// Whether the message is durable. If not, the outcome of its post must be awaited.
+    /// Whether the message is durable, and the id is not being forgotten. If not, the outcome of that must be awaited.
     pub is_durable: bool,
 }
 
@@ -29,6 +29,8 @@ pub type DedupNote = (DedupKey, MessageId, Timestamp);
 struct DedupEntry {
     duplicate: FirstPost,
     expires: Timestamp,
+    /// Removals of its note in progress, by purges. Meanwhile it is neither known nor forgotten.
+    removals: u32,
 }
 
 /// The deduplication ids of one queue.
@@ -46,12 +48,13 @@ impl Dedup {
         }
     }
 
-    /// The durable ones after `after`, in order of their ends.
+    /// The durable ones after `after`, in order of their ends, without the ones that are being forgotten.
     pub(super) fn durable(&self, after: Option<(Timestamp, DedupKey)>, limit: usize) -> Vec<DedupNote> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let following = self.ends.range((from, Bound::Unbounded)).map(|(_, key)| *key);
         let note = |key: DedupKey| {
-            let known = self.known.get(&key).filter(|known| known.duplicate.is_durable)?;
+            let is_known = |known: &&DedupEntry| known.duplicate.is_durable && known.removals == 0;
+            let known = self.known.get(&key).filter(is_known)?;
             Some((key, known.duplicate.id, known.expires))
         };
         following.filter_map(note).take(limit).collect()
@@ -59,7 +62,7 @@ impl Dedup {
 
     fn put(&mut self, key: DedupKey, duplicate: FirstPost, expires: Timestamp) {
         self.forget(key);
-        self.known.insert(key, DedupEntry { duplicate, expires });
+        self.known.insert(key, DedupEntry { duplicate, expires, removals: 0 });
         self.ends.insert((expires, key));
     }
 }
@@ -67,7 +70,9 @@ impl Dedup {
 impl QueueEngine {
     /// The message that was posted with this id before, if the id is remembered at `now`.
     pub fn first_post(&self, key: DedupKey, now: Timestamp) -> Option<FirstPost> {
-        self.dedup.known.get(&key).filter(|known| now < known.expires).map(|known| known.duplicate)
+        let known = self.dedup.known.get(&key).filter(|known| now < known.expires)?;
+        let FirstPost { id, is_durable } = known.duplicate;
+        Some(FirstPost { id, is_durable: is_durable && known.removals == 0 })
     }
 
     /// Number of ids that can still be remembered.
@@ -122,12 +127,63 @@ impl QueueEngine {
         expired
     }
 
-    /// Forgets all durable ids, and returns them. The caller removes their notes.
-    pub fn forget_dedup(&mut self) -> Vec<DedupKey> {
-        let is_durable = |(key, known): (&DedupKey, &DedupEntry)| known.duplicate.is_durable.then_some(*key);
-        let mut keys: Vec<DedupKey> = self.dedup.known.iter().filter_map(is_durable).collect();
+    /// Begins to forget all durable ids, and returns them. The caller removes their notes, and reports the outcome: until
+    /// then a duplicate must await it.
+    pub fn begin_forget_dedup(&mut self) -> Vec<DedupKey> {
+        let mut keys = Vec::new();
+        for (key, known) in self.dedup.known.iter_mut().filter(|(_, known)| known.duplicate.is_durable) {
+            known.removals += 1;
+            keys.push(*key);
+        }
         keys.sort_unstable();
-        keys.iter().for_each(|key| self.dedup.forget(*key));
         keys
+    }
+
+    /// The notes of ids that were to be forgotten are removed. An id that has expired and was posted again meanwhile stays.
+    pub fn dedup_forgotten(&mut self, keys: &[DedupKey]) {
+        for key in keys {
+            if self.dedup.known.get(key).is_some_and(|known| known.removals > 0) {
+                self.dedup.forget(*key);
+            }
+        }
+    }
+
+    /// The notes of ids that were to be forgotten were certainly not removed: the ids are known as before.
+    pub fn dedup_kept(&mut self, keys: &[DedupKey]) {
+        for key in keys {
+            if let Some(known) = self.dedup.known.get_mut(key) {
+                known.removals = known.removals.saturating_sub(1);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{GroupBounds, StoredTotals};
+
+    /// Regression: a purge forgot the ids before their notes were removed. When that failed, a duplicate was posted.
+    #[test]
+    fn id_is_known_until_its_note_is_removed() {
+        let tail = MessageId::ZERO;
+        let found = StoredTotals { tail, has_ready: false, is_scheduled: false, has_aside: false };
+        let mut engine = QueueEngine::open_ordered(found, GroupBounds::default());
+        let (key, id) = (DedupKey::from_bytes([1; 16]), MessageId::from_bytes([2; 16]));
+        let (now, expires) = (Timestamp::from_millis(1), Timestamp::from_millis(2));
+        engine.restore_dedup(key, id, expires);
+        let first = |engine: &QueueEngine| engine.first_post(key, now);
+        let known = |is_durable| Some(FirstPost { id, is_durable });
+        assert_eq!(engine.begin_forget_dedup(), [key]);
+        assert_eq!(first(&engine), known(false));
+        engine.dedup_kept(&[key]);
+        assert_eq!(first(&engine), known(true));
+        // Of two purges one fails.
+        assert_eq!(engine.begin_forget_dedup(), [key]);
+        assert_eq!(engine.begin_forget_dedup(), [key]);
+        engine.dedup_kept(&[key]);
+        assert_eq!(first(&engine), known(false));
+        engine.dedup_forgotten(&[key]);
+        assert_eq!(first(&engine), None);
     }
 }

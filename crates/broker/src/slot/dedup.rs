@@ -24,7 +24,7 @@ use crate::slot::queue_handle::QueueHandle;
 use crate::slot::state::{OpenQueue, Slot};
 use crate::writer::change::Change;
 use crate::writer::notes::dedup_note;
-use crate::writer::pending::settled;
+use crate::writer::pending::{WriteOutcome, settled};
 
 /// A message of a post that duplicates a message which is not durable yet.
 pub(crate) struct PendingDuplicate {
@@ -144,6 +144,13 @@ impl DedupPost {
     }
 }
 
+/// Deduplication ids whose notes are being removed.
+struct ForgottenPage {
+    keys: Vec<DedupKey>,
+    /// The removal, if it was begun.
+    submitted: Result<WriteOutcome, Error>,
+}
+
 impl Slot {
     /// Forgets the expired deduplication ids of the open queues.
     pub(crate) fn expire_dedup(self: &Arc<Self>) {
@@ -165,23 +172,45 @@ impl Slot {
 }
 
 impl QueueHandle {
-    /// Forgets all deduplication ids of the queue, durably. Returns whether there were any.
+    /// Forgets all deduplication ids of the queue, durably. Returns whether there were any. Posts with such an id wait for
+    /// the outcome, and an id whose note is not removed is known as before.
     pub(crate) async fn forget_dedup_ids(&self) -> Result<bool, Error> {
-        let mut outcomes = Vec::new();
-        {
-            let mut state = self.slot.lock();
-            let open = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
-            let keys = open.engine.forget_dedup();
-            for keys in keys.chunks(limits::notes_page()) {
-                outcomes.push(state.submit(&self.at, Change::forget_dedup(keys))?);
+        let (mut is_written, mut failure) = (false, None);
+        for ForgottenPage { keys, submitted } in self.begin_forget_dedup()? {
+            let outcome = match submitted {
+                Ok(outcome) => settled(outcome).await,
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(()) => {
+                    self.decide(|engine| engine.dedup_forgotten(&keys));
+                    is_written = true;
+                }
+                Err(error) => {
+                    // After an unknown outcome the slot is recovered.
+                    if error.nothing_written() {
+                        self.decide(|engine| engine.dedup_kept(&keys));
+                    }
+                    failure.get_or_insert(error);
+                }
             }
         }
-        let mut is_written = false;
-        for outcome in outcomes {
-            settled(outcome).await.map_err(|error| if is_written { error.into_unknown() } else { error })?;
-            is_written = true;
+        match failure {
+            Some(error) if is_written => Err(error.into_unknown()),
+            Some(error) => Err(error),
+            None => Ok(is_written),
         }
-        Ok(is_written)
+    }
+
+    fn begin_forget_dedup(&self) -> Result<Vec<ForgottenPage>, Error> {
+        let mut state = self.slot.lock();
+        let open = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
+        let all = open.engine.begin_forget_dedup();
+        let submit = |keys: &[DedupKey]| ForgottenPage {
+            keys: keys.to_vec(),
+            submitted: state.submit(&self.at, Change::forget_dedup(keys)),
+        };
+        Ok(all.chunks(limits::notes_page()).map(submit).collect())
     }
 }
 

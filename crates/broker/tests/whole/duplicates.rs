@@ -132,6 +132,28 @@ async fn a_purge_forgets_ids() {
     assert_eq!(whole.count(&at).await, 1);
 }
 
+/// Nothing was purged, and a repetition of the post was stored as a second message.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_purge_forgets_no_ids() {
+    let faulty = faulty().await;
+    let (whole, at) = (&faulty.whole, queue("q"));
+    whole.broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+    let first = whole.send(&at, with_id("a", "1")).await;
+    faulty.pool.next(&[&[HeldAndLost][..], &[NotSent; TRIES - 1]].concat());
+    let (broker, to, mut purge) = (whole.broker.clone(), at.clone(), JoinSet::new());
+    purge.spawn(async move { broker.queue_purge(&to).await });
+    until("nothing is removed", async || faulty.pool.left() < TRIES).await;
+    let mut during = post_later(whole, vec![with_id("a", "1")]);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(during.try_join_next().is_none(), "the purge has no outcome");
+    faulty.pool.release();
+    let refused = purge.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(refused.nothing_written() && faulty.pool.is_done(), "{refused}");
+    assert_eq!(during.join_next().await.unwrap().unwrap().unwrap().ids, [first]);
+    assert_eq!(whole.send(&at, with_id("a", "1")).await, first);
+    assert_eq!(whole.count(&at).await, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_in_no_order_takes_no_ids() {
     let (whole, at) = (whole().await, queue("q"));
@@ -249,7 +271,8 @@ async fn post_of_in_flight_duplicates_is_unknown_when_last_fails() {
     assert_eq!(whole.count(&at).await, u64::try_from(angarium_broker::limits::BATCH_MESSAGES).unwrap());
 }
 
-/// The purge removed the old note in the same batch as the new one was written, and removed the new one.
+/// The purge removed the old note in the same batch as the new one was written, and removed the new one. Now the post
+/// waits for the purge.
 #[tokio::test(flavor = "multi_thread")]
 async fn id_forgotten_and_posted_in_one_batch_is_remembered() {
     let faulty = faulty().await;

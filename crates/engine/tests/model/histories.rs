@@ -105,12 +105,11 @@ fn message_removed_between_read_and_wake_stays_gone() {
 /// removed.
 #[test]
 fn id_forgotten_and_noted_in_one_batch_outlives_a_crash() {
-    for forget in [Step::ForgetOld, Step::ForgetAll] {
-        let once = [Step::PostOnce(0), Step::Flush];
-        let steps = [&once[..], &[forget], &once, &[Step::Crash, Step::PostOnce(0), Step::Flush]].concat();
-        let met = history_in(World::over(&Driver::open()), &steps);
-        assert_eq!(met.forgotten_and_noted, 1);
-    }
+    let once = [Step::PostOnce(0), Step::Flush];
+    let steps =
+        [&once[..], &[Step::ForgetOld], &once, &[Step::Crash, Step::PostOnce(0), Step::Flush]].concat();
+    let met = history_in(World::over(&Driver::open()), &steps);
+    assert_eq!(met.forgotten_and_noted, 1);
 }
 
 /// Regression: an id expired while its message was being written, and another message was posted with the same id. When

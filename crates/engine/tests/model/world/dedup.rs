@@ -39,7 +39,7 @@ impl World {
     }
 
     pub(super) fn forget_all(&mut self) {
-        let keys = self.engine.forget_dedup();
+        let keys = self.engine.begin_forget_dedup();
         self.forget(keys);
     }
 

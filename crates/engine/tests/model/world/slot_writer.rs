@@ -102,7 +102,8 @@ impl World {
         for work in pending {
             match work {
                 Change::Post(messages, notes) => self.settle_post(messages, &notes, is_durable),
-                Change::Forget(_) => {}
+                Change::Forget(keys) if is_durable => self.engine.dedup_forgotten(&keys),
+                Change::Forget(keys) => self.engine.dedup_kept(&keys),
                 Change::Return(claim, _) if is_durable => self.set_stage(claim, Stage::HeadersDurable),
                 Change::Return(claim, _) => self.release_failed(claim, EndedHeaders::Unwritten),
                 Change::Wake(headers) => self.settle_wake(&headers, is_durable),
