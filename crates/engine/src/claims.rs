@@ -69,7 +69,12 @@ impl Claim {
 
     /// Whether its holder may still use it.
     pub(super) fn is_live(&self, now: Timestamp) -> bool {
-        self.ending.is_none() && now < self.expires
+        self.ending.is_none() && self.is_shown(now)
+    }
+
+    /// Whether readers see it. A release shows it until it is durable: after a crash before that the claim is there.
+    pub(super) fn is_shown(&self, now: Timestamp) -> bool {
+        now < self.expires
     }
 }
 
@@ -173,11 +178,12 @@ impl QueueEngine {
         self.claims.claims.keys().copied()
     }
 
-    /// The live claims after `after`, in order of id, at most `limit`.
+    /// The claims after `after` that have not expired, in order of id, at most `limit`. Also those whose release is not
+    /// durable yet.
     pub fn live_claims(&self, after: Option<ClaimId>, limit: usize, now: Timestamp) -> Vec<LiveClaim> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let following = self.claims.claims.range((from, Bound::Unbounded));
-        let live = following.filter(|(_, claim)| claim.is_live(now)).map(|(id, claim)| LiveClaim {
+        let live = following.filter(|(_, claim)| claim.is_shown(now)).map(|(id, claim)| LiveClaim {
             id: *id,
             terms: claim.terms,
             expires: claim.expires,

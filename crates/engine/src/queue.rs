@@ -366,12 +366,14 @@ impl QueueEngine {
         }
     }
 
-    /// The live claim that holds a message, and the header of the message under the claim.
+    /// The claim that holds a message, and the header of the message under the claim. A message that returns is held until
+    /// its return is durable.
     pub fn hold(&self, id: MessageId) -> Option<(ClaimId, Header)> {
         let hidden = self.hidden.get(&id)?;
         match (hidden.why, &hidden.header) {
             (
                 HiddenReason::Claimed(claim)
+                | HiddenReason::Returning(claim)
                 | HiddenReason::Removing(Some(claim))
                 | HiddenReason::Settling(claim),
                 Some(header),
@@ -381,11 +383,12 @@ impl QueueEngine {
     }
 
     /// Whether a change in progress may have made the life of a message longer than its pool knows: its claim is being
-    /// made or ended, or it is made available again.
+    /// made, or it is made available again.
     pub fn may_live_longer(&self, id: MessageId) -> bool {
         self.hidden.get(&id).is_some_and(|hidden| match hidden.why {
-            HiddenReason::Taking | HiddenReason::Returning(_) | HiddenReason::Requeuing => true,
+            HiddenReason::Taking | HiddenReason::Requeuing => true,
             HiddenReason::Claimed(_)
+            | HiddenReason::Returning(_)
             | HiddenReason::Removing(_)
             | HiddenReason::Waking
             | HiddenReason::Publishing

@@ -36,9 +36,15 @@ pub struct ClaimSnapshot {
 }
 
 impl QueueEngine {
-    /// A live claim with its messages that are not being deleted.
-    pub fn held(&self, id: ClaimId, now: Timestamp) -> Option<ClaimSnapshot> {
-        let claim = self.claims.get(id).filter(|claim| claim.is_live(now))?;
+    /// A live claim with its messages that are not deleted.
+    pub(super) fn held(&self, id: ClaimId, now: Timestamp) -> Option<ClaimSnapshot> {
+        self.claims.get(id).filter(|claim| claim.is_live(now))?;
+        self.shown_claim(id, now)
+    }
+
+    /// As `held`, for readers: also a claim whose release is not durable yet.
+    pub fn shown_claim(&self, id: ClaimId, now: Timestamp) -> Option<ClaimSnapshot> {
+        let claim = self.claims.get(id).filter(|claim| claim.is_shown(now))?;
         let header = |message: &MessageId| self.hidden.get(message)?.header.clone();
         let headers = claim.messages.iter().filter_map(header).collect();
         Some(ClaimSnapshot {

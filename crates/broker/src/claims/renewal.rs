@@ -29,7 +29,7 @@ pub struct ClaimStatus {
 }
 
 impl Claims {
-    /// Returns a live claim.
+    /// Returns a claim that has not expired, until its release is durable.
     pub async fn claim_get(&self, at: &QueueRef, id: ClaimId) -> Result<ClaimStatus, Error> {
         let queue = self.0.slots.queue(at).await?;
         let status = self.claim_status(&queue, id).await;
@@ -40,7 +40,7 @@ impl Claims {
         let Some(queue) = self.0.open_queues.open(queue).await? else { return Err(no_claim(id)) };
         let now = self.0.replica.clock.now();
         let time = self.0.slots.claim_time();
-        let held = queue.read_some(|engine| Some((engine.held(id, time)?, engine.retention())))?;
+        let held = queue.read_some(|engine| Some((engine.shown_claim(id, time)?, engine.retention())))?;
         let Some(EngineReading { store, shown: (held, retention) }) = held else {
             return Err(no_claim(id));
         };

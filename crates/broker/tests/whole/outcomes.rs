@@ -130,6 +130,34 @@ async fn failed_release_can_be_repeated() {
     }
 }
 
+/// After a crash at this moment the claim would be there: its record names the message still.
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_is_shown_until_its_release_is_durable() {
+    for is_record in [false, true] {
+        let faulty = faulty().await;
+        let (broker, q) = (&faulty.whole.broker, queue("q"));
+        let ids = faulty.whole.post(&q, 1, 43_200).await;
+        let (view, mut delivery_guard) = broker.claim_create(&q, terms(60), limit(1)).await.unwrap().unwrap();
+        delivery_guard.done();
+        // The header of the message is written first, then the record of the claim is deleted.
+        let plan = if is_record { &faulty.tree } else { &faulty.pool };
+        plan.next(&[Fault::Held]);
+        let look = async {
+            until(async || plan.is_done()).await;
+            let filter = ClaimFilter { after: None, limit: filter().limit };
+            let listed = broker.claims_list(&q, filter).await.unwrap().claims.len();
+            let held = broker.claim_get(&q, view.id).await.map(|status| status.view.messages.len());
+            let holder = broker.message_get(&q, ids[0]).await.unwrap().claim;
+            plan.release();
+            assert_eq!((listed, held.ok(), holder), (1, Some(1), Some(view.id)), "record: {is_record}");
+        };
+        let (released, ()) = tokio::join!(broker.claim_release(&q, view.id), look);
+        released.unwrap();
+        assert!(broker.claim_get(&q, view.id).await.is_err());
+        assert_eq!(broker.message_get(&q, ids[0]).await.unwrap().claim, None);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_renewal_leaves_an_expiring_claim() {
     for fault in [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter] {

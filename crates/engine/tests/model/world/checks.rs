@@ -111,12 +111,12 @@ impl World {
         }
         for (id, known) in &self.truth.messages {
             let expected = match known.state {
-                MessageState::Claimed(claim) | MessageState::Settling(claim) => {
-                    Some((claim, known.header.clone()))
-                }
+                MessageState::Claimed(claim)
+                | MessageState::Settling(claim)
+                | MessageState::Returning(claim)
+                | MessageState::Returned(claim) => Some((claim, known.header.clone())),
                 MessageState::Ready | MessageState::Scheduled | MessageState::Waking => None,
-                MessageState::Taking | MessageState::Returning(_) | MessageState::Returned(_) => None,
-                MessageState::Leaving | MessageState::InTransfer => None,
+                MessageState::Taking | MessageState::Leaving | MessageState::InTransfer => None,
                 MessageState::Kept | MessageState::Requeuing(_) => None,
             };
             assert_eq!(self.engine.hold(*id), expected, "the holder of {id}");
