@@ -21,6 +21,7 @@ use crate::stores::read_failure::ReadFailure;
 
 /// An open queue at one moment.
 pub(crate) struct QueueMoment {
+    /// The pools that its record names.
     pub(crate) placement: Placement,
     pub(crate) facts: QueueFacts,
     /// Where its dead letters go, if they may go anywhere.
@@ -80,7 +81,7 @@ impl QueueHandle {
         let state = self.slot.lock();
         let queue = state.queue(&self.at, self.id).ok_or_else(|| self.closed())?;
         Ok(QueueMoment {
-            placement: queue.placement.clone(),
+            placement: queue.recorded_placement(),
             facts: queue.engine.facts(now),
             dead_letter_queue: queue.other_dead_letter_queue(&self.at),
             read_failure: queue.pool_failed.clone(),

@@ -22,7 +22,7 @@ use crate::limits;
 use crate::slot::follow_ups::{FollowUp, QueueWork};
 use crate::slot::locked::LockedSlot;
 use crate::slot::queue_handle::QueueHandle;
-use crate::slot::state::Slot;
+use crate::slot::state::{OpenQueue, Slot};
 use crate::writer::change::Change;
 use crate::writer::notes::{copied_note, dedup_note};
 use crate::writer::pending::WriteOutcome;
@@ -56,6 +56,15 @@ pub(crate) struct MovingQueue {
     pub(crate) id: QueueId,
     pub(crate) to: PoolName,
     pub(crate) migration: Arc<Migration>,
+}
+
+impl OpenQueue {
+    /// Returns the pools that the record of the queue names: two also when the last batch for the older pool has been
+    /// submitted.
+    pub(in crate::slot) fn recorded_placement(&self) -> Placement {
+        let older = self.migration.as_ref().map(|migration| migration.from.clone());
+        Placement { pool: self.placement.pool.clone(), older }
+    }
 }
 
 impl Slot {

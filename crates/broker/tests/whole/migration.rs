@@ -27,6 +27,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::deadletters::FOR_EVER;
+use super::explain::explain;
 use super::faulty::{Fault, FaultyPool, Plan};
 use super::groups::in_group;
 use super::quotas::table;
@@ -381,6 +382,7 @@ async fn migration_is_shown_until_record_names_one_pool() {
         let record = pools.catalogue().queue(&slot, &at).await.unwrap().unwrap();
         let in_two = record.placement().unwrap().older.is_some();
         assert_eq!(whole.is_moving(&at).await, in_two, "batch {batches}");
+        assert_eq!(explain(&whole, &at).await.older_pool.is_some(), in_two, "batch {batches}");
         plan.release();
         whole.arrived(&at).await;
     }
