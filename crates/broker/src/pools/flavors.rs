@@ -65,7 +65,7 @@ impl Pools {
                 registry.0.replica.catalogue.catch_up().await?;
                 let entry = registry.0.replica.catalogue.flavor(&name).await?;
                 if registry.set_flavor(&name, entry, &pools).await? {
-                    return registry.read_pools().await;
+                    return registry.read_pools().await.map_err(Error::into_unknown);
                 }
             }
             Err(changed_each_time())
@@ -83,8 +83,8 @@ impl Pools {
                 let entry =
                     registry.0.replica.catalogue.flavor(&name).await?.ok_or_else(|| no_flavor(&name))?;
                 if registry.set_flavor(&name, Some(entry), &pools).await? {
-                    registry.read_pools().await?;
-                    return registry.flavor_get(&name).await;
+                    registry.read_pools().await.map_err(Error::into_unknown)?;
+                    return registry.flavor_get(&name).await.map_err(Error::into_unknown);
                 }
             }
             Err(changed_each_time())
@@ -103,7 +103,7 @@ impl Pools {
                 let Some(entry) = registry.0.replica.catalogue.flavor(&name).await? else { return Ok(()) };
                 let updates = memberships(&name, &[], registry.0.replica.catalogue.pools().await?)?;
                 if registry.0.replica.catalogue.flavor_delete(&entry, &updates).await? {
-                    return registry.read_pools().await;
+                    return registry.read_pools().await.map_err(Error::into_unknown);
                 }
             }
             Err(changed_each_time())
