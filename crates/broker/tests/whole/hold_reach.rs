@@ -37,13 +37,15 @@ async fn hold_is_unconfirmed_until_pool_of_queue_is_fenced() {
     // The records are there.
     whole.broker.queue_hold_get(&at).await.unwrap();
     whole.broker.group_hold_get(&at, &group).await.unwrap();
-    pools.stores[0].is_gone.store(false, Ordering::SeqCst);
     let fences = || pools.stores[0].fenced().iter().filter(|slot| **slot == at.slot()).count();
-    let fenced = fences();
+    let before = fences();
+    pools.stores[0].is_gone.store(false, Ordering::SeqCst);
     whole.broker.queue_hold(&at, claims_held()).await.unwrap();
-    assert_eq!(fences(), fenced + 1);
+    // A background task may be the first to use the pool again.
+    let fenced = fences();
+    assert!(fenced > before, "{fenced}");
     whole.broker.group_hold(&at, &group, claims_held()).await.unwrap();
-    assert_eq!(fences(), fenced + 1, "it is fenced already");
+    assert_eq!(fences(), fenced, "it is fenced already");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -151,14 +151,15 @@ fn replica() -> Replica {
     Replica::new(Uuid::from_u128(1), "host", "127.0.0.1:1")
 }
 
-/// The record of another replica, whose program knows records up to this form.
+/// The record of another replica, whose program knows records up to this form. It starts, so no slot is handed over to
+/// it, however long a test lasts.
 fn other_replica(schema: Schema) -> Component {
     Component {
         instance: Uuid::from_u128(2),
         address: "127.0.0.1:2".into(),
         version: "0.0.9".into(),
         schema: schema.0,
-        state: ComponentState::Running,
+        state: ComponentState::Starting,
         weight: 1,
         started: 0,
         unreached: None,

@@ -43,6 +43,11 @@ async fn total(whole: &Whole, at: &QueueRef) -> u64 {
     stats.free + stats.claimed
 }
 
+/// Waits until the slot of a queue that keeps its other pool is recovered, which may take longer than a request waits.
+async fn until_recovered(whole: &Whole, at: &QueueRef) {
+    until("the slot is not recovered", async || whole.broker.queue_stats(at).await.is_ok()).await;
+}
+
 async fn is_copying(whole: &Whole, at: &QueueRef) -> bool {
     whole.broker.migration_get(at).await.is_ok_and(|migration| migration.copied > 0)
 }
@@ -197,6 +202,7 @@ async fn queue_under_migration_keeps_its_other_pool() {
         until("nothing is copied", async || is_copying(&whole, &at).await).await;
         whole.weigh("b", 1).await;
         whole.broker.pool_delete_forced(&pool(lost)).await.unwrap();
+        until_recovered(&whole, &at).await;
         let left = total(&whole, &at).await;
         assert!((1..42).contains(&left), "{left} are left without {lost}");
         assert_eq!(whole.broker.migration_get(&at).await.unwrap_err().code(), "not_found");
@@ -227,6 +233,7 @@ async fn messages_of_removed_pool_do_not_come_back() {
     whole.broker.queue_migrate(&at, slow).await.unwrap();
     until("nothing is copied", async || is_copying(&whole, &at).await).await;
     whole.broker.pool_delete_forced(&pool("b")).await.unwrap();
+    until_recovered(&whole, &at).await;
     let left = total(&whole, &at).await;
     assert!((1..42).contains(&left), "{left} are left");
     whole.weigh("b", 1).await;

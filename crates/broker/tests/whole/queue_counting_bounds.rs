@@ -22,8 +22,8 @@ async fn queues_are_counted_no_faster_than_the_rate() {
     let queues: Vec<QueueRef> = (0..QUEUES).map(|number| queue(&format!("q{number}"))).collect();
     post_to_each(&before, &queues).await;
     before.broker.stop().await;
-    let after = house.start().await;
     let begun = Instant::now();
+    let after = house.start().await;
     let mut seen = Vec::new();
     until("the queues are not counted", async || {
         seen.push(gauge(&after, "angarium_queues_counted").await);

@@ -74,10 +74,19 @@ pub(super) fn project() -> ProjectId {
     queue("q").project
 }
 
-/// Returns the holdings of a project: queues, messages, bytes.
+/// Returns the holdings of a project: queues, messages, bytes. Retries while they are being counted or a slot is being
+/// recovered, which takes longer than a request waits on a busy machine.
 pub(super) async fn used(whole: &Whole) -> (u64, u64, u64) {
-    let Holdings { queues, amount: Amount { messages, bytes } } =
-        whole.broker.quota(&project()).await.unwrap().used.unwrap();
+    let start = Instant::now();
+    let view = loop {
+        match whole.broker.quota(&project()).await {
+            Err(Error::Unavailable { .. }) if start.elapsed() < MAX_WAIT => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            view => break view.unwrap(),
+        }
+    };
+    let Holdings { queues, amount: Amount { messages, bytes } } = view.used.unwrap();
     (queues, messages, bytes)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use angarium_catalogue::{Owner, Schema};
+use angarium_catalogue::{Component, ComponentState, Owner, Schema};
 use angarium_core::error::Error;
 use angarium_core::message::NewMessage;
 use angarium_core::settle::Retry;
@@ -218,7 +218,8 @@ async fn end_of_claim_is_certain_during_a_hand_over() {
         };
         let hand_over = async {
             until("the record is not written", async || faulty.tree.is_done()).await;
-            let (seen, other) = (faulty.catalogue.registry().await.unwrap(), other_replica(Schema::KNOWN));
+            let seen = faulty.catalogue.registry().await.unwrap();
+            let other = Component { state: ComponentState::Running, ..other_replica(Schema::KNOWN) };
             faulty.catalogue.component_join(&seen, "elsewhere", &other).await.unwrap().unwrap();
             until("the other is not seen", async || whole.broker.has_others()).await;
             let is_closed = async || whole.broker.queue_stats(&at).await.is_err();

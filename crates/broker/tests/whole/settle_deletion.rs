@@ -8,6 +8,7 @@ use angarium_core::message::NewMessage;
 use angarium_core::names::QueueRef;
 use angarium_core::settle::{Retry, SettleEntry, Verdict};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::deadletters::FOR_EVER;
 use super::faulty::Fault;
@@ -55,7 +56,12 @@ async fn queue_with_stuck_forwards_stays_until_forced() {
     whole.broker.queue_delete_forced(&q).await.unwrap();
     assert!(!whole.broker.queue_stats(&q).await.unwrap().exists);
     // Transfers in progress end, and then the target's pool can be used again: it gets none of them.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    until("transfers are in progress", async || {
+        let before = pools.plan.left();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        pools.plan.left() == before
+    })
+    .await;
     pools.plan.clear();
     let posted = whole.post(&next, 1, 3_600).await;
     assert_eq!(whole.claim_soon(&next, 20).await, posted);
@@ -207,7 +213,7 @@ async fn settle_in_flight_at_deletion_keeps_its_forward() {
     let (claim, views) = hold(&whole.broker, &next).await;
     settle_one(&whole.broker, &next, claim, entry(views[0].id, super::settle::DONE)).await.unwrap();
 
-    let ids = whole.post(&q, 2, 3_600).await;
+    let ids = whole.post(&q, 20, 3_600).await;
     let (claim, _) = hold(&whole.broker, &q).await;
     faulty.pool.next(&[Fault::Held]);
     let (broker, id) = (whole.broker.clone(), ids[0]);
@@ -217,11 +223,18 @@ async fn settle_in_flight_at_deletion_keeps_its_forward() {
     let broker = whole.broker.clone();
     let mut deleting = JoinSet::new();
     deleting.spawn(async move { broker.queue_delete(&queue("q")).await });
-    // Once the deletion waits for that batch, no further settle begins.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let defer = Verdict::Defer { delay: Delay::Seconds(0) };
-    let late = settle_one(&whole.broker, &q, claim, entry(ids[1], defer)).await.unwrap_err();
-    assert!(late.nothing_written() && matches!(late, Error::Unavailable { .. }), "{late:?}");
+    // Once the deletion waits for that batch, no further settle begins. One that began before waits behind the batch.
+    let mut others = ids[1..].iter();
+    until("settles begin all the time", async || {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let defer = entry(*others.next().unwrap(), Verdict::Defer { delay: Delay::Seconds(0) });
+        let settle = settle_one(&whole.broker, &q, claim, defer);
+        let Ok(late) = timeout(Duration::from_millis(500), settle).await else { return false };
+        let late = late.unwrap_err();
+        assert!(late.nothing_written() && matches!(late, Error::Unavailable { .. }), "{late:?}");
+        true
+    })
+    .await;
     assert!(deleting.try_join_next().is_none());
     faulty.pool.release();
     let settled = settling.join_next().await.unwrap().unwrap().unwrap();

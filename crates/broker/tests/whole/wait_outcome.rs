@@ -11,6 +11,7 @@ use angarium_core::names::QueueRef;
 use angarium_core::settle::{MessageState, Retry, Verdict};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::budgets::measured;
 use super::faulty::Fault;
@@ -35,10 +36,11 @@ fn seconds(seconds: i64) -> ClaimWait {
 /// Waits for the outcome of a message, in a task of its own. The task is waiting when this returns.
 async fn wait(tasks: &mut JoinSet<StatusResult>, broker: &Broker, at: &QueueRef, id: MessageId) {
     let (broker, at) = (broker.clone(), at.clone());
-    tasks.spawn(async move { broker.message_status(&at, id, seconds(20)).await });
-    // Nothing shows that the request waits; this is long enough for it to begin.
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(tasks.try_join_next().is_none(), "it waits");
+    let mut waiting = Box::pin(async move { broker.message_status(&at, id, seconds(20)).await });
+    // Nothing shows that the request waits; it begins at once, and this is long enough for its reads.
+    assert!(timeout(Duration::from_millis(50), waiting.as_mut()).await.is_err(), "it waits");
+    tasks.spawn(waiting);
+    assert!(tasks.try_join_next().is_none(), "all wait");
 }
 
 async fn outcome(tasks: &mut JoinSet<StatusResult>) -> StatusResult {
