@@ -357,12 +357,24 @@ fn redelivery_and_lost_claims_excuse_the_order() {
     record.sight(DRAIN, shown(3));
     record.grant(2, "a", &[2]);
     record.release(3, "a", Outcome::Acked);
-    record.lost_grants.push(LostGrant { queue: QUEUE, span: span(2) });
+    record.lost_grants.push(LostGrant { queue: QUEUE, span: span(2), latest: span(2).end });
     record.grant(4, "b", &[3]);
     record.grant(5, "c", &[2]);
     record.grant(6, "d", &[1]);
     assert_clean(&record);
     record.lost_grants[0].span = span(7);
+    assert_only(&judge(&record), |v| &v.out_of_order, 1);
+}
+
+/// The claim was carried out after its answer was lost, and gave a message back that was posted meanwhile.
+#[test]
+fn claim_in_doubt_excuses_order_of_later_messages() {
+    let mut record = clean();
+    record.lost_grants.push(LostGrant { queue: QUEUE, span: span(0), latest: at(60) });
+    record.grant(2, "a", &[2]);
+    record.grant(3, "b", &[1]);
+    assert_clean(&record);
+    record.lost_grants[0].latest = span(0).end;
     assert_only(&judge(&record), |v| &v.out_of_order, 1);
 }
 

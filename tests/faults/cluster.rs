@@ -163,6 +163,7 @@ pub fn under_load(
     });
     let mended = Instant::now();
     cluster.await_calm();
+    history.calmed();
     eprintln!("calm after {:?}", mended.elapsed());
 }
 

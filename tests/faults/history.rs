@@ -15,6 +15,12 @@ const VERIFIES_HINTS: bool = cfg!(any(debug_assertions, feature = "verify-hints"
 /// Time since the history began, on one clock that runs on across restarts of the server.
 pub type Moment = Duration;
 
+/// How much later than its lost answer a request may still be carried out: longer than any deadline of the server.
+pub const DOUBT: Duration = Duration::from_secs(60);
+
+/// How long after the servers are calm again the last request that they had may still be carried out.
+const CALM_DOUBT: Duration = Duration::from_secs(5);
+
 /// From just before the request was sent until just after its answer was read.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
@@ -72,6 +78,8 @@ pub struct Grant {
 pub struct LostGrant {
     pub queue: &'static str,
     pub span: Span,
+    /// When it was carried out at the latest: it holds no message that was posted later.
+    pub latest: Moment,
 }
 
 /// A delete in the name of a claim, or of none: then that is empty.
@@ -223,10 +231,24 @@ impl History {
         self.record.lock().grants.push(grant);
     }
 
-    /// A claim that failed or got no answer.
+    /// A claim that failed or got no answer from the only server that had it.
     pub fn grant_lost(&self, queue: &'static str, start: Moment) {
         let span = self.span_from(start);
-        self.record.lock().lost_grants.push(LostGrant { queue, span });
+        self.record.lock().lost_grants.push(LostGrant { queue, span, latest: span.end });
+    }
+
+    /// A claim that failed or got no answer. A load balancer or another server may have it still, and carry it out.
+    pub fn grant_in_doubt(&self, queue: &'static str, start: Moment) {
+        let span = self.span_from(start);
+        self.record.lock().lost_grants.push(LostGrant { queue, span, latest: span.end + DOUBT });
+    }
+
+    /// The servers are calm again: none of them has an earlier request any more.
+    pub fn calmed(&self) {
+        let latest = self.now() + CALM_DOUBT;
+        for lost in &mut self.record.lock().lost_grants {
+            lost.latest = lost.latest.min(latest);
+        }
     }
 
     pub fn deleted(&self, id: &str, claim: &str, start: Moment, reply: &Reply) -> Outcome {

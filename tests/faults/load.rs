@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use super::history::{History, Outcome, SettledMessage, Tag};
+use super::history::{History, Moment, Outcome, SettledMessage, Tag};
 use crate::support::client::{Answer, Claim, Client, Reply};
 use crate::support::pauses::Stopper;
 
@@ -153,6 +153,14 @@ impl Round<'_> {
         !self.over.load(Ordering::Relaxed)
     }
 
+    /// Writes down a claim that failed or got no answer.
+    fn note_lost(&self, queue: &'static str, start: Moment) {
+        match self.breaks {
+            Breaks::End => self.history.grant_lost(queue, start),
+            Breaks::GoOn => self.history.grant_in_doubt(queue, start),
+        }
+    }
+
     /// Whether a client continues after this reply. It pauses after one that did not come.
     fn is_there(&self, reply: &Reply) -> bool {
         if reply.is_err() && self.breaks == Breaks::GoOn {
@@ -244,12 +252,12 @@ impl Consumer<'_> {
         let start = history.now();
         let reply = self.client.claim(QUEUES[queue], limit, ttl);
         let Ok(answer) = &reply else {
-            history.grant_lost(QUEUES[queue], start);
+            self.round.note_lost(QUEUES[queue], start);
             return self.round.is_there(&reply);
         };
         assert!(!answer.status.is_client_error(), "a claim is refused: {answer:?}");
         if answer.status.is_server_error() {
-            history.grant_lost(QUEUES[queue], start);
+            self.round.note_lost(QUEUES[queue], start);
             return true;
         }
         let Some(claim) = answer.granted() else {

@@ -8,13 +8,10 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
-use super::history::{Delete, Grant, Moment, Outcome, Post, Purge, Record, ShownMessage, Span, Tag};
+use super::history::{DOUBT, Delete, Grant, Moment, Outcome, Post, Purge, Record, ShownMessage, Span, Tag};
 
 /// How much earlier than its ttl a claim may end: the server's clock steps and ours are not the same.
 const MARGIN: Duration = Duration::from_secs(2);
-
-/// How much later than its lost answer a request may still be carried out: longer than any deadline of the server.
-const DOUBT: Duration = Duration::from_secs(60);
 
 /// Each list names what proves one promise broken. All empty: the history is clean.
 #[derive(Debug, Default)]
@@ -321,7 +318,7 @@ impl<'a> Evidence<'a> {
             other.claim != grant.claim && other.span.start < grant.span.end
         });
         let is_perhaps_lost = self.record.lost_grants.iter().any(|lost| {
-            lost.queue == grant.queue && lost.span.start < grant.span.end && post.span.start < lost.span.end
+            lost.queue == grant.queue && lost.span.start < grant.span.end && post.span.start < lost.latest
         });
         (!earlier && !is_perhaps_lost).then_some(tag)
     }

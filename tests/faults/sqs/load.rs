@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::client::{ReceivedMessage, Sqs, received, sent_ids};
 use crate::faults::history::{
-    Delete, Grant, History, LostGrant, Moment, Outcome, Post, Release, ShownMessage, Span, Tag,
+    DOUBT, Delete, Grant, History, LostGrant, Moment, Outcome, Post, Release, ShownMessage, Span, Tag,
 };
 use crate::support::client::Reply;
 use crate::support::pauses::Stopper;
@@ -244,7 +244,8 @@ pub fn note_receive(
 }
 
 fn note_lost(history: &History, queue: &'static str, span: Span) {
-    history.note(|record| record.lost_grants.push(LostGrant { queue, span }));
+    let latest = span.end + DOUBT;
+    history.note(|record| record.lost_grants.push(LostGrant { queue, span, latest }));
 }
 
 fn delete(client: &Sqs, history: &History, doomed: &Doomed) {

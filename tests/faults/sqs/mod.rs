@@ -76,6 +76,7 @@ fn sqs_clients_lose_nothing_and_groups_stay_ordered() {
                 thread::sleep(Duration::from_secs(1));
                 strike(&mut cluster, fault, own_dice.random_range(0..REPLICAS), &mut own_dice);
                 cluster.await_calm();
+                history.calmed();
             }
         }
     });
