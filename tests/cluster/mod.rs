@@ -180,12 +180,18 @@ impl Cluster {
             let total: usize = shares.values().sum();
             let is_fair = |instance: &String| shares.get(instance).is_some_and(|share| *share >= fair);
             let is_shared = total == 256 && shares.len() == running.len() && running.iter().all(is_fair);
-            if is_shared && before.1.elapsed() > CALM {
+            if is_shared && before.1.elapsed() > CALM && self.serve_all() {
                 return;
             }
             assert!(start.elapsed() < MAX_WAIT, "slots are not shared by {}: {shares:?}", running.len());
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Whether every slot is served: on a busy machine that is a while after it has got an owner.
+    fn serve_all(&self) -> bool {
+        let running = self.replicas.iter().filter(|replica| replica.server.is_some());
+        running.map(|replica| served(&replica.client())).sum::<usize>() == 256
     }
 
     /// The number of the replica that has the slot of a queue, found by its id's first byte in the answer of a post.
@@ -198,6 +204,13 @@ impl Cluster {
         let instance = owner["instance"].as_str().expect("it is text");
         self.replicas.iter().position(|replica| replica.instance() == instance).expect("it is one of ours")
     }
+}
+
+/// How many slots a replica serves; none without its answer.
+fn served(client: &Client) -> usize {
+    let page = client.get("/metrics").map(|answer| answer.text()).unwrap_or_default();
+    let served = page.lines().find_map(|line| line.strip_prefix("angarium_slots_owned ")?.parse().ok());
+    served.unwrap_or_default()
 }
 
 /// The slot of a queue of the default project.

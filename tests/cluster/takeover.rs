@@ -104,7 +104,8 @@ fn frozen_replica_acknowledges_nothing_for_lost_queues() {
         thread::sleep(Duration::from_millis(20));
     }
     cluster.wait_until_shared();
-    assert_eq!(client.stats(&queue).unwrap().json()["messages"]["total"], json!(2));
+    // The lease of their owner may begin a moment later.
+    wait_until("both are there", || client.stats(&queue).unwrap().json()["messages"]["total"] == json!(2));
 }
 
 /// The messages of a queue in a state, as a replica's page of metrics shows them; and whether all its queues are counted.
@@ -222,7 +223,8 @@ fn draining_replicas_serve_while_no_other_runs() {
     let mut cluster = Cluster::start(2);
     let [drained, other] = [0, 1].map(|replica| cluster.replicas[replica].instance());
     let all_at = |cluster: &Cluster, instance: &String| {
-        wait_until("one has all slots", || cluster.shares().get(instance) == Some(&256));
+        let has_all = || cluster.shares().get(instance) == Some(&256) && cluster.serve_all();
+        wait_until("one has all slots", has_all);
     };
     let told = cluster.client(0).post(&format!("/v2/components/{drained}/drain"), &json!({})).unwrap();
     assert_eq!(told.status, StatusCode::ACCEPTED, "{}", told.text());
@@ -331,6 +333,7 @@ fn draining_replica_has_no_queue_and_forwards_all() {
     assert!(drained.status.success(), "{drained:?}");
     let shares = cluster.shares();
     assert_eq!((shares[&instance], shares.values().sum::<usize>()), (0, 256));
+    wait_until("the other one serves all", || cluster.serve_all());
     let ready = cluster.client(0).get("/readyz").unwrap();
     assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
     for queue in &queues {
