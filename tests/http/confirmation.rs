@@ -28,9 +28,9 @@ fn start(who: &str) -> Service {
     Service { client: server.client(), server, data }
 }
 
-/// Waits for so many requests. Returns the last one.
+/// Waits for so many requests. Returns the last one of these.
 fn asked(sink: &Sink, count: usize) -> WebhookRequest {
-    wait_until("the request for a confirmation", || sink.count() == count);
+    wait_until("the request for a confirmation", || sink.count() >= count);
     sink.received.lock()[count - 1].clone()
 }
 
@@ -184,10 +184,12 @@ fn forbidden_address_is_not_asked() {
     let path = hook(&client, &sink, json!({}));
     asked(&sink, 1);
     server.kill9();
+    // On a busy machine it was asked again before.
+    let before = sink.count();
     let server = ServerBuilder::new(data.path()).start();
     let client = server.client();
     let failing = || client.get(&path).unwrap().json()["failing"]["reason"].as_str().map(str::to_owned);
     wait_until("the refusal", || failing().is_some());
     thread::sleep(Duration::from_secs(1));
-    assert_eq!(sink.count(), 1, "{:?}", failing());
+    assert_eq!(sink.count(), before, "{:?}", failing());
 }

@@ -15,10 +15,17 @@ const SECOND: Duration = Duration::from_secs(1);
 /// At the first rate they take 15 seconds, of which a busy machine may need some at the second one.
 const MESSAGES: usize = 300;
 
+/// Longer than a webhook with this rate waits for the next requests.
+const PAUSE: Duration = Duration::from_millis(750);
+
 /// The greatest number of requests within a second. The sink may read some late, so a part of them counts as of another
-/// second.
+/// second. After a pause of the machine it reads at once all that was sent meanwhile: that second tells nothing.
 fn most_in_a_second(sink: &Sink) -> usize {
     let times: Vec<Instant> = sink.received.lock().iter().map(|received| received.at).collect();
+    let pauses = times.windows(2).filter(|pair| pair[1] - pair[0] > PAUSE);
+    let ends: Vec<Instant> = pauses.map(|pair| pair[1]).collect();
+    let is_late = |at: &Instant| ends.iter().any(|end| *at >= *end && *at < *end + SECOND);
+    let times: Vec<Instant> = times.into_iter().filter(|at| !is_late(at)).collect();
     let within = |first: &Instant| times.iter().filter(|at| **at >= *first && **at < *first + SECOND).count();
     times.iter().map(within).max().unwrap_or_default()
 }

@@ -147,7 +147,7 @@ fn hold_ends_by_itself() {
     let service = service();
     service.client.post_messages("q", &[json!(1)]).unwrap();
     let clock = Clock::system();
-    let until = Timestamp::from_millis((clock.now().as_millis() / 1_000 + 3) * 1_000);
+    let until = Timestamp::from_millis((clock.now().as_millis() / 1_000 + 8) * 1_000);
     service.hold(&json!({"reason": "short", "until": until.calendar()}));
     assert_eq!(service.client.claim("q", 1, 300).unwrap().status, StatusCode::NO_CONTENT);
     let waited = service.client.post("/v2/queues/q/claims?wait=20", &json!({})).unwrap();

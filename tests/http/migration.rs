@@ -28,12 +28,13 @@ fn a_queue_is_moved_watched_and_brought_back() {
     let client = &service.client;
     add(client, "other");
     post(client, 1_000);
-    let begun = client.post(PATH, &json!({"pool": "other", "rate": 200})).unwrap();
+    // It has not ended when it is canceled, however busy the machine is.
+    let begun = client.post(PATH, &json!({"pool": "other", "rate": 40})).unwrap();
     assert_eq!(begun.status, StatusCode::ACCEPTED, "{}", begun.text());
     let view = begun.json();
     assert_eq!(
         (&view["from"], &view["to"], &view["state"], &view["rate"]),
-        (&json!("default"), &json!("other"), &json!("copying"), &json!(200))
+        (&json!("default"), &json!("other"), &json!("copying"), &json!(40))
     );
     let copied = || client.get(PATH).unwrap().json()["copied"].as_u64().unwrap();
     wait_until("some messages go over", || copied() > 0);

@@ -149,7 +149,7 @@ fn claim_released_with_delay_returns_later() {
     let claim = service.client.claim("q", 1, 60).unwrap().json();
     let path = format!("/v2/queues/q/claims/{}", claim["id"].as_str().unwrap());
     assert_eq!(service.client.delete(&format!("{path}?delay=901")).unwrap().status, 400);
-    assert_eq!(service.client.delete(&format!("{path}?delay=1")).unwrap().status, 204);
+    assert_eq!(service.client.delete(&format!("{path}?delay=5")).unwrap().status, 204);
     assert_eq!(service.client.claim("q", 1, 60).unwrap().status, 204);
     let again = wait(&service, "20").json();
     assert_eq!(again["messages"][0]["claim_count"], json!(2));
@@ -181,7 +181,7 @@ fn dead_letters_follow_new_metadata_and_survive_kill_9() {
         if claim.status == 201 {
             break claim.json();
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "it does not come");
+        assert!(start.elapsed() < Duration::from_secs(120), "it does not come");
     };
     assert_eq!(moved["messages"][0]["body"], json!("poison"));
     assert_eq!(moved["messages"][0]["id"], claim["messages"][0]["id"]);

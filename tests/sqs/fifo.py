@@ -126,7 +126,7 @@ delete(url, again)
 # A receive that is repeated under its name is the same one, until something is done with its messages.
 for body in ["r1", "r2", "r3"]:
     send(url, body)
-named = {"ReceiveRequestAttemptId": "attempt-1", "VisibilityTimeout": 4}
+named = {"ReceiveRequestAttemptId": "attempt-1", "VisibilityTimeout": 8}
 
 
 def handles(messages):
@@ -135,10 +135,10 @@ def handles(messages):
 
 held = receive(url, 2, **named)
 assert bodies(held) == ["r1", "r2"]
-time.sleep(2.5)
+time.sleep(5)
 assert handles(receive(url, 2, **named)) == handles(held)
 assert receive(url, 2, ReceiveRequestAttemptId="attempt-2") == []
-time.sleep(2.5)
+time.sleep(5)
 assert handles(receive(url, **named)) == handles(held), "their time began anew"
 refused("InvalidParameterValue", receive, url=url, ReceiveRequestAttemptId="a b")
 refused("InvalidParameterValue", receive, url=url, ReceiveRequestAttemptId="x" * 129)

@@ -100,17 +100,17 @@ for message in back:
     sqs.delete_message(QueueUrl=first, ReceiptHandle=message["ReceiptHandle"])
 
 # Or all go to one queue, no faster than they may; one task at a time, and what is stopped stays where it is.
-kill(first, dead, [str(number) for number in range(6)])
+kill(first, dead, [str(number) for number in range(10)])
 slow = start(source, DestinationArn=arn(other), MaxNumberOfMessagesPerSecond=1)
 refused("InvalidParameterValue", sqs.start_message_move_task, SourceArn=source)
 found = task(source)
 assert (found["Status"], found["TaskHandle"], found["MaxNumberOfMessagesPerSecond"]) == ("RUNNING", slow, 1), found
-assert found["DestinationArn"] == arn(other) and found["ApproximateNumberOfMessagesToMove"] == 6, found
+assert found["DestinationArn"] == arn(other) and found["ApproximateNumberOfMessagesToMove"] == 10, found
 until("the second one does not come", lambda: counts(other)[0] >= 2)
 moved = sqs.cancel_message_move_task(TaskHandle=slow)["ApproximateNumberOfMessagesMoved"]
 found = ended(source, "CANCELLED")
-assert 1 <= moved <= found["ApproximateNumberOfMessagesMoved"] < 6, found
-assert counts(other)[0] == found["ApproximateNumberOfMessagesMoved"] == 6 - counts(dead)[0], found
+assert 1 <= moved <= found["ApproximateNumberOfMessagesMoved"] < 10, found
+assert counts(other)[0] == found["ApproximateNumberOfMessagesMoved"] == 10 - counts(dead)[0], found
 refused("ResourceNotFoundException", sqs.cancel_message_move_task, TaskHandle=slow)
 sqs.purge_queue(QueueUrl=other)
 left = counts(dead)[0]

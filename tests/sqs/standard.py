@@ -171,9 +171,9 @@ def messages():
     sqs.send_message(QueueUrl=url, MessageBody="x" * 1048576)
     assert len(receive(url)[0]["Body"]) == 1048576
     sqs.purge_queue(QueueUrl=url)
-    sqs.send_message(QueueUrl=url, MessageBody="later", DelaySeconds=2)
+    sqs.send_message(QueueUrl=url, MessageBody="later", DelaySeconds=5)
     assert attribute(url, "ApproximateNumberOfMessagesDelayed") == "1" and receive(url) == []
-    [got] = receive(url, WaitTimeSeconds=10)
+    [got] = receive(url, WaitTimeSeconds=20)
     assert got["Body"] == "later"
 
 
@@ -218,10 +218,10 @@ def visibility():
     assert (again["Body"], again["Attributes"]["ApproximateReceiveCount"]) == ("1", "2")
     # Its old handle says for how long it is hidden as well as the new one, alone and in a batch, and deletes it.
     sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handles[1], VisibilityTimeout=0)
-    [again] = receive(url, MaxNumberOfMessages=10, AttributeNames=["ApproximateReceiveCount"], VisibilityTimeout=1)
+    [again] = receive(url, MaxNumberOfMessages=10, AttributeNames=["ApproximateReceiveCount"], VisibilityTimeout=4)
     assert (again["Body"], again["Attributes"]["ApproximateReceiveCount"]) == ("1", "3")
     sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handles[1], VisibilityTimeout=600)
-    assert receive(url, WaitTimeSeconds=2) == [], "it is hidden for longer"
+    assert receive(url, WaitTimeSeconds=6) == [], "it is hidden for longer"
     answer = sqs.change_message_visibility_batch(QueueUrl=url, Entries=[
         {"Id": "a", "ReceiptHandle": handles[1], "VisibilityTimeout": 0}])
     assert [done["Id"] for done in answer["Successful"]] == ["a"], answer
