@@ -32,6 +32,12 @@ const ROUNDS: usize = 3;
 /// that of the post.
 const POST_PAUSE: Duration = Duration::from_millis(5);
 const POSTERS: usize = 2;
+/// Lives of messages, in seconds. The posted ones live for the shortest time: after it the service has as many of them
+/// beside a backup as without one, and the difference of its memory is that of the backup.
+const POSTED_LIFE: u64 = 60;
+const STORED_LIFE: u64 = 86_400;
+/// Time of posts before the first measurement: the service then has as many of them as it has from then on.
+const WARM_UP: Duration = Duration::from_secs(POSTED_LIFE + 10);
 /// Of a stored message.
 const FILL_BYTES: usize = 200_000;
 /// Messages in one post that fills the queue, and threads that fill it.
@@ -44,6 +50,7 @@ fn main() {
     let dir = TempDir::new().expect("a directory");
     let server = ServerBuilder::new(&dir.path().join("data")).start();
     fill(&server, megabytes * 1_000_000 / FILL_BYTES);
+    post_while(&server, || thread::sleep(WARM_UP));
     let time = Duration::from_secs_f64(megabytes as f64 / RATE);
     let mut rounds: Vec<Round> = (0..ROUNDS).map(|round| measure(&server, &dir, round, time)).collect();
     rounds.sort_by(|one, other| one.ratio.total_cmp(&other.ratio));
@@ -60,18 +67,25 @@ fn main() {
 }
 
 fn fill(server: &Server, messages: usize) {
-    let bodies = vec![json!("x".repeat(FILL_BYTES - 2)); FILL];
+    let body = "x".repeat(FILL_BYTES - 2);
     thread::scope(|scope| {
         for _ in 0..FILLERS {
             scope.spawn(|| {
                 let client = server.client();
                 for _ in 0..messages / FILL / FILLERS {
-                    let answer = client.post_messages("stored", &bodies).expect("the server answers");
-                    assert_eq!(answer.status, 201, "{}", answer.text());
+                    post(&client, "stored", FILL, &body, STORED_LIFE);
                 }
             });
         }
     });
+}
+
+/// Posts messages of one body in one request.
+fn post(client: &Client, queue: &str, messages: usize, body: &str, ttl: u64) {
+    let messages = vec![json!({"body": body, "ttl": ttl}); messages];
+    let answer = client.post(&format!("/v2/queues/{queue}/messages"), &json!({"messages": messages}));
+    let answer = answer.expect("the server answers");
+    assert_eq!(answer.status, 201, "{}", answer.text());
 }
 
 struct Round {
@@ -82,8 +96,7 @@ struct Round {
     grown: usize,
 }
 
-/// Measures posts for the time of a backup without one, then beside one. In this order the memory of the service has grown
-/// by what posts need before it is measured.
+/// Measures posts for the time of a backup without one, then beside one.
 #[expect(clippy::print_stdout, reason = "the result is what a benchmark is for")]
 fn measure(server: &Server, dir: &TempDir, round: usize, time: Duration) -> Round {
     let alone = post_while(server, || thread::sleep(time));
@@ -167,12 +180,11 @@ fn post_until(server: &Server, is_over: impl Fn() -> bool + Sync) -> Vec<Duratio
 }
 
 fn latencies(client: &Client, is_over: impl Fn() -> bool) -> Vec<Duration> {
-    let mut times = Vec::new();
+    let (mut times, body) = (Vec::new(), "x".repeat(200));
     while !is_over() {
         let start = Instant::now();
-        let answer = client.post_messages("posted", &[json!("x".repeat(200))]).expect("the server answers");
+        post(client, "posted", 1, &body, POSTED_LIFE);
         times.push(start.elapsed());
-        assert_eq!(answer.status, 201, "{}", answer.text());
         thread::sleep(POST_PAUSE);
     }
     times
