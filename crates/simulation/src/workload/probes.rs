@@ -282,13 +282,13 @@ impl Workload {
         self.post(&probe.second, FIFO, &posting).await;
     }
 
-    /// Purges a queue, which forgets a deduplication id, and posts a message with that id at once. All replicas end.
+    /// Purges a queue, which forgets a deduplication id, and posts a message with that id meanwhile. All replicas end.
     /// The next owners know the id.
     async fn post_beside_purge(&self, probe: &Probe) {
         let posting = self.posting(FIFO);
         let Some(before) = self.post(&probe.first, FIFO, &posting).await else { return };
         let began = self.world().elapsed();
-        // The next batch has the changes of the purge, and the second post.
+        // The purge waits behind this batch, and the second post waits for the purge.
         probe.first.plan_posts(PostPlan::Late(millis(500)));
         let other = self.posting(FIFO);
         let purge = async {
