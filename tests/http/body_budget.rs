@@ -94,6 +94,15 @@ fn figure(server: &Server, name: &str) -> usize {
     value.unwrap_or_else(|| panic!("{page}")).parse().unwrap()
 }
 
+/// Waits until nothing of a body has arrived for longer than a body may take without being slow.
+fn until_slow(server: &Server) {
+    wait_until("the bodies do not end", || {
+        let before = figure(server, "bytes");
+        thread::sleep(Duration::from_millis(150));
+        figure(server, "bytes") == before
+    });
+}
+
 fn url(server: &Server, account: &str) -> String {
     format!("{}/{account}/q", server.base())
 }
@@ -169,20 +178,25 @@ fn rest_bodies_of_a_project_count_likewise() {
     };
     let withheld: Vec<_> = (0..10)
         .map(|_| {
-            // Long enough for those before to be slow.
-            thread::sleep(Duration::from_millis(150));
+            // The ones before are slow then, whenever the server has read them.
+            until_slow(&server);
             sending(&server, &head("a"), 4 * MIB - 1)
         })
         .collect();
     let posted = server.client().with_header("X-Project-Id", "b");
     let bodies = vec![json!("y".repeat(MIB / 4 - 2)); 12];
     assert_eq!(posted.post_messages("q", &bodies).unwrap().status, 201);
-    let ended = withheld.iter().map(status_so_far).collect::<Vec<_>>();
-    let (evicted, kept) = ended.split_at(10 - SHARE / (4 * MIB));
-    assert!(evicted.iter().all(|status| *status == Some(408)), "{ended:?}");
-    assert!(figure(&server, "ended_total") >= evicted.len());
+    let mut ended = vec![None; withheld.len()];
+    let evicted = ended.len() - SHARE / (4 * MIB);
+    wait_until("the first ones are told that they are late", || {
+        for (status, socket) in ended.iter_mut().zip(&withheld).filter(|(status, _)| status.is_none()) {
+            *status = status_so_far(socket);
+        }
+        ended[..evicted].iter().all(|status| *status == Some(408))
+    });
+    assert!(figure(&server, "ended_total") >= evicted);
     assert!((MIB..=4 * SHARE).contains(&figure(&server, "bytes")), "{}", figure(&server, "bytes"));
-    assert!(kept.contains(&None), "{ended:?}");
+    assert!(ended[evicted..].contains(&None), "{ended:?}");
 }
 
 #[test]
