@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use pin_project_lite::pin_project;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::task::TaskTracker;
 
@@ -40,6 +39,8 @@ impl Tasks {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
+        // Without its own type: else tokio's code for tasks would be compiled again for each task of the product.
+        let task: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(task);
         let Some(control) = &self.control else { return self.tracker.spawn(task) };
         let (number, control) = (control.number(), Arc::clone(control));
         let started = self.tracker.spawn(ControlledTask { task, number, control: Arc::clone(&control) });
@@ -54,23 +55,19 @@ impl Tasks {
     }
 }
 
-pin_project! {
-    /// A task that asks its control before each step.
-    struct ControlledTask<F> {
-        #[pin]
-        task: F,
-        number: u64,
-        control: Arc<dyn TaskControl>,
-    }
+/// A task that asks its control before each step.
+struct ControlledTask<T> {
+    task: Pin<Box<dyn Future<Output = T> + Send>>,
+    number: u64,
+    control: Arc<dyn TaskControl>,
 }
 
-impl<F: Future> Future for ControlledTask<F> {
-    type Output = F::Output;
+impl<T> Future for ControlledTask<T> {
+    type Output = T;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let this = self.project();
-        if this.control.may_run(*this.number, context.waker()) {
-            this.task.poll(context)
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        if self.control.may_run(self.number, context.waker()) {
+            self.task.as_mut().poll(context)
         } else {
             Poll::Pending
         }
