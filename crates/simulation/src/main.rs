@@ -36,6 +36,9 @@ struct Arguments {
     /// Runs each seed twice, and compares the traces.
     #[arg(long)]
     twice: bool,
+    /// Runs clusters of three replicas, whose clients make so many steps each, with hardly a pause.
+    #[arg(long)]
+    busy: Option<usize>,
     /// Number of seeds that run at the same time.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -49,7 +52,14 @@ struct Arguments {
 impl Arguments {
     fn limits(&self) -> RoundLimits {
         let end = self.minutes.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
-        RoundLimits { first: self.first, seeds: self.seeds, end, jobs: self.jobs, twice: self.twice }
+        RoundLimits {
+            first: self.first,
+            seeds: self.seeds,
+            end,
+            jobs: self.jobs,
+            twice: self.twice,
+            busy: self.busy,
+        }
     }
 }
 
@@ -60,10 +70,10 @@ fn main() -> ExitCode {
         return seek(&arguments);
     }
     if let Some(seed) = arguments.replay {
-        return replay(&Scenario::of_seed(seed));
+        return replay(&arguments.limits().scenario(seed));
     }
     if let Some(seed) = arguments.shrink {
-        let shrunk = shrink(Scenario::of_seed(seed), SHRINK_RUNS);
+        let shrunk = shrink(arguments.limits().scenario(seed), SHRINK_RUNS);
         println!("the smallest of {} scenarios:", shrunk.runs);
         return replay(&shrunk.scenario);
     }
@@ -107,7 +117,7 @@ fn seek(arguments: &Arguments) -> ExitCode {
         let seconds = began.elapsed().as_secs();
         match sums.failed.first() {
             // The seed must be good without the defect.
-            Some((seed, _)) if !is_good_without(*seed) => {
+            Some((seed, _)) if !is_good_without(&arguments.limits().scenario(*seed)) => {
                 println!("{}: seed {seed} fails without the defect too", mutation.name());
                 missed.push(mutation.name());
             }
@@ -132,9 +142,9 @@ fn seek(arguments: &Arguments) -> ExitCode {
 }
 
 #[cfg(feature = "mutations")]
-fn is_good_without(seed: u64) -> bool {
+fn is_good_without(scenario: &Scenario) -> bool {
     angarium_core::mutation::choose(None);
-    run(&Scenario::of_seed(seed), Trace::hashed()).violations.is_empty()
+    run(scenario, Trace::hashed()).violations.is_empty()
 }
 
 fn print(sums: &Sums) {

@@ -26,6 +26,18 @@ pub struct RoundLimits {
     pub jobs: usize,
     /// Whether each seed runs twice, for a comparison of its traces.
     pub twice: bool,
+    /// The number of steps of each client, if the runs are busy.
+    pub busy: Option<usize>,
+}
+
+impl RoundLimits {
+    /// Returns the scenario of a seed.
+    pub fn scenario(&self, seed: u64) -> Scenario {
+        match self.busy {
+            Some(steps) => Scenario::busy(seed, steps),
+            None => Scenario::of_seed(seed),
+        }
+    }
 }
 
 /// The sums over the seeds of a round.
@@ -97,17 +109,16 @@ impl Round {
             if is_late || is_last || self.is_over.load(Ordering::Relaxed) {
                 return;
             }
-            let report = run_seed(seed, self.limits.twice);
+            let report = run_seed(&self.limits.scenario(seed), self.limits.twice);
             report.violations.iter().for_each(|violation| show(seed, violation));
             self.sums.lock().add(seed, report);
         }
     }
 }
 
-fn run_seed(seed: u64, twice: bool) -> Report {
-    let scenario = Scenario::of_seed(seed);
-    let mut report = run(&scenario, Trace::hashed());
-    if twice && run(&scenario, Trace::hashed()).trace_hash != report.trace_hash {
+fn run_seed(scenario: &Scenario, twice: bool) -> Report {
+    let mut report = run(scenario, Trace::hashed());
+    if twice && run(scenario, Trace::hashed()).trace_hash != report.trace_hash {
         report.violations.push("two runs have different traces".into());
     }
     report

@@ -311,6 +311,19 @@ impl Scenario {
 }
 
 impl Scenario {
+    /// Draws the scenario of a seed, with three replicas over the simulated tree, and clients that make so many steps with
+    /// hardly a pause: most of the processor's time is then spent in requests.
+    pub fn busy(seed: u64, steps: usize) -> Self {
+        let mut scenario = Self::of_seed(seed);
+        let mut random = StdRng::seed_from_u64(seed);
+        scenario.rush(&mut random);
+        scenario.steps = steps;
+        scenario.cluster.replicas = 3;
+        scenario.cluster.is_embedded = false;
+        scenario.crash_every = None;
+        scenario
+    }
+
     /// Lets many clients use few queues with hardly a pause, so that their requests meet within the time of one answer.
     fn rush(&mut self, random: &mut StdRng) {
         self.queues = self.queues.min(2);

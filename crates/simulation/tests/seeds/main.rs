@@ -38,6 +38,15 @@ fn failed_seeds_stay_good() {
 }
 
 #[test]
+fn busy_cluster_has_three_replicas_and_many_requests() {
+    let scenario = Scenario::busy(4, 40);
+    assert!(scenario.cluster.replicas == 3 && !scenario.cluster.is_embedded, "{scenario:?}");
+    let report = run(&scenario, Trace::hashed());
+    assert!(report.violations.is_empty(), "{:?}", report.violations);
+    assert!(report.counts.operations >= 160, "{:?}", report.counts);
+}
+
+#[test]
 fn faults_happen_and_are_counted() {
     let reports = [5, 6, 7].map(run_short);
     assert!(reports.iter().map(|report| report.faults.total()).sum::<u64>() > 10);
