@@ -72,9 +72,10 @@ impl Claim {
         self.ending.is_none() && self.is_shown(now)
     }
 
-    /// Whether readers see it. A release shows it until it is durable: after a crash before that the claim is there.
+    /// Whether readers see it. A release shows it until it is durable: after a crash before that the claim is there. A
+    /// claim whose messages are all gone is not there after a crash.
     pub(super) fn is_shown(&self, now: Timestamp) -> bool {
-        now < self.expires
+        now < self.expires && !self.messages.is_empty()
     }
 }
 

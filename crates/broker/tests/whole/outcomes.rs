@@ -158,6 +158,37 @@ async fn claim_is_shown_until_its_release_is_durable() {
     }
 }
 
+/// Its record names a message that is gone: after a crash at this moment the claim would not be there.
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_without_messages_is_not_shown_during_release() {
+    let faulty = faulty().await;
+    let (broker, q) = (&faulty.whole.broker, queue("q"));
+    let ids = faulty.whole.post(&q, 1, 43_200).await;
+    let (view, mut delivery_guard) = broker.claim_create(&q, terms(60), limit(1)).await.unwrap().unwrap();
+    delivery_guard.done();
+    faulty.pool.next(&[Fault::Held]);
+    faulty.tree.next(&[Fault::Held]);
+    let delete = async {
+        broker.message_delete(&q, ids[0], Some(view.id)).await.unwrap();
+        until(async || faulty.tree.is_done()).await;
+        let filter = ClaimFilter { after: None, limit: filter().limit };
+        let listed = broker.claims_list(&q, filter).await.unwrap().claims.len();
+        let shown = broker.claim_get(&q, view.id).await.is_ok();
+        faulty.tree.release();
+        assert_eq!((listed, shown), (0, false));
+    };
+    let release = async {
+        until(async || faulty.pool.is_done()).await;
+        let release = broker.claim_release(&q, view.id);
+        let end = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            faulty.pool.release();
+        };
+        tokio::join!(release, end).0.unwrap();
+    };
+    tokio::join!(delete, release);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_renewal_leaves_an_expiring_claim() {
     for fault in [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter] {
