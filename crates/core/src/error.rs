@@ -319,6 +319,15 @@ impl Error {
         Self::Unknown { part, cause: Some(cause.into()) }
     }
 
+    /// Returns the error of a read that follows a change of the request: the change was made, so a resource that is gone
+    /// since is no refusal.
+    pub fn after_change(self) -> Self {
+        match self {
+            Self::NotFound { .. } => Self::unknown(Part::Server, self),
+            error => error.into_unknown(),
+        }
+    }
+
     /// Returns this failure as it is after something else of the request was written: its outcome is unknown.
     pub fn into_unknown(self) -> Self {
         match self {

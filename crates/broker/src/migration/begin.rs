@@ -100,7 +100,7 @@ impl Migrations {
             migrations
                 .migration_of(&queue.handle().ok_or_else(|| closed(&at))?)
                 .await
-                .map_err(looked_too_late)
+                .map_err(Error::after_change)
         };
         self.0.replica.carry_out(migrate).await
     }
@@ -204,7 +204,7 @@ impl Migrations {
             migrations
                 .migration_of(&queue.handle().ok_or_else(|| closed(&at))?)
                 .await
-                .map_err(looked_too_late)
+                .map_err(Error::after_change)
         };
         self.0.replica.carry_out(cancel).await
     }
@@ -390,14 +390,6 @@ fn check_still(placement: &Placement, to: &PoolName) -> Result<(), Error> {
         return Err(Error::Conflict(format!("pool: the queue is in pool {to}")));
     }
     Ok(())
-}
-
-/// Converts the error of a read that follows a successful change: the caller must not take the change as not made.
-fn looked_too_late(error: Error) -> Error {
-    match error {
-        Error::NotFound { .. } => Error::unknown(Part::Coordination, error),
-        error => error.into_unknown(),
-    }
 }
 
 fn not_moving(at: &QueueRef) -> Error {

@@ -84,7 +84,7 @@ impl Pools {
                     registry.0.replica.catalogue.flavor(&name).await?.ok_or_else(|| no_flavor(&name))?;
                 if registry.set_flavor(&name, Some(entry), &pools).await? {
                     registry.read_pools().await.map_err(Error::into_unknown)?;
-                    return registry.flavor_get(&name).await.map_err(Error::into_unknown);
+                    return registry.flavor_get(&name).await.map_err(Error::after_change);
                 }
             }
             Err(changed_each_time())
