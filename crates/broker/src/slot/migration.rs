@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use angarium_catalogue::{MigrationRecord, Placement};
 use angarium_core::dedup::DedupKey;
-use angarium_core::error::Error;
+use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::maps::HashSet;
 use angarium_core::message::Message;
@@ -121,13 +121,18 @@ impl QueueHandle {
     }
 
     /// Copies the next deduplication ids to the newer pool. Returns none when there are no more, or when the queue is
-    /// closed.
+    /// closed. Fails while a purge is forgetting ids: a copy could follow the removal of its note, and without a copy an
+    /// id that is kept would be in the older pool alone.
     pub(crate) fn copy_dedup(
         &self,
         after: Option<(Timestamp, DedupKey)>,
     ) -> Result<Option<BegunDedupCopy>, Error> {
         let mut state = self.slot.lock();
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(None) };
+        if queue.engine.is_forgetting_dedup() {
+            let why = "a purge is forgetting deduplication ids of the queue";
+            return Err(Error::unavailable(Part::Server, why));
+        }
         let duplicates = queue.engine.durable_dedup(after, limits::notes_page());
         let Some((key, _, expires)) = duplicates.last() else { return Ok(None) };
         let last = (*expires, *key);
