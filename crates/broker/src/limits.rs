@@ -176,6 +176,8 @@ pub(crate) fn move_messages() -> usize {
 
 /// Bytes of bodies of one batch of a transfer to another queue. The last body may exceed it.
 pub const MOVE_BYTES: usize = 1 << 20;
+/// After this time a post asks again whether the purge that forgets a deduplication id of it has an outcome.
+pub const DEDUP_PAUSE: Duration = Duration::from_millis(20);
 /// Pauses of a migration before it reads again messages that it cannot copy now, since they are claimed, and before it
 /// retries after a failure: the first and the longest. Each is twice the one before.
 pub const COPY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));

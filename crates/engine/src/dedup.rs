@@ -29,7 +29,7 @@ pub type DedupNote = (DedupKey, MessageId, Timestamp);
 struct DedupEntry {
     duplicate: FirstPost,
     expires: Timestamp,
-    /// Removals of its note in progress, by purges. Meanwhile it is neither known nor forgotten.
+    /// Removals of its note in progress, by purges. Meanwhile a duplicate of it must wait.
     removals: u32,
 }
 
@@ -116,7 +116,7 @@ impl QueueEngine {
     }
 
     /// Forgets at most `limit` ids that have expired by `now`, and returns them. The caller removes their notes.
-    pub fn forget_dedup_ids(&mut self, now: Timestamp, limit: usize) -> Vec<DedupKey> {
+    pub fn expire_dedup_ids(&mut self, now: Timestamp, limit: usize) -> Vec<DedupKey> {
         let has_expired = |(expires, _): &&(Timestamp, DedupKey)| *expires <= now;
         let expired = self.dedup.ends.iter().take_while(has_expired).map(|(_, key)| *key);
         // An id whose message is being written stays: its note could be written after the removal of the note.
@@ -127,31 +127,36 @@ impl QueueEngine {
         expired
     }
 
-    /// Begins to forget all durable ids, and returns them. The caller removes their notes, and reports the outcome: until
-    /// then a duplicate must await it.
-    pub fn begin_forget_dedup(&mut self) -> Vec<DedupKey> {
-        let mut keys = Vec::new();
+    /// Begins to forget all durable ids, and returns them with their messages. The caller removes their notes, and reports
+    /// the outcome: until then a duplicate must await it.
+    pub fn begin_forget_dedup(&mut self) -> Vec<(DedupKey, MessageId)> {
+        let mut ids = Vec::new();
         for (key, known) in self.dedup.known.iter_mut().filter(|(_, known)| known.duplicate.is_durable) {
             known.removals += 1;
-            keys.push(*key);
+            ids.push((*key, known.duplicate.id));
         }
-        keys.sort_unstable();
-        keys
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Whether some ids are being forgotten: their notes may stay or not.
+    pub fn is_forgetting_dedup(&self) -> bool {
+        self.dedup.known.values().any(|known| known.removals > 0)
     }
 
     /// The notes of ids that were to be forgotten are removed. An id that has expired and was posted again meanwhile stays.
-    pub fn dedup_forgotten(&mut self, keys: &[DedupKey]) {
-        for key in keys {
-            if self.dedup.known.get(key).is_some_and(|known| known.removals > 0) {
+    pub fn dedup_forgotten(&mut self, ids: &[(DedupKey, MessageId)]) {
+        for (key, id) in ids {
+            if self.dedup.known.get(key).is_some_and(|known| known.duplicate.id == *id) {
                 self.dedup.forget(*key);
             }
         }
     }
 
     /// The notes of ids that were to be forgotten were certainly not removed: the ids are known as before.
-    pub fn dedup_kept(&mut self, keys: &[DedupKey]) {
-        for key in keys {
-            if let Some(known) = self.dedup.known.get_mut(key) {
+    pub fn dedup_kept(&mut self, ids: &[(DedupKey, MessageId)]) {
+        for (key, id) in ids {
+            if let Some(known) = self.dedup.known.get_mut(key).filter(|known| known.duplicate.id == *id) {
                 known.removals = known.removals.saturating_sub(1);
             }
         }
@@ -174,16 +179,42 @@ mod tests {
         engine.restore_dedup(key, id, expires);
         let first = |engine: &QueueEngine| engine.first_post(key, now);
         let known = |is_durable| Some(FirstPost { id, is_durable });
-        assert_eq!(engine.begin_forget_dedup(), [key]);
-        assert_eq!(first(&engine), known(false));
-        engine.dedup_kept(&[key]);
-        assert_eq!(first(&engine), known(true));
+        assert_eq!(engine.begin_forget_dedup(), [(key, id)]);
+        assert!(first(&engine) == known(false) && engine.is_forgetting_dedup());
+        engine.dedup_kept(&[(key, id)]);
+        assert!(first(&engine) == known(true) && !engine.is_forgetting_dedup());
         // Of two purges one fails.
-        assert_eq!(engine.begin_forget_dedup(), [key]);
-        assert_eq!(engine.begin_forget_dedup(), [key]);
-        engine.dedup_kept(&[key]);
+        assert_eq!(engine.begin_forget_dedup(), [(key, id)]);
+        assert_eq!(engine.begin_forget_dedup(), [(key, id)]);
+        engine.dedup_kept(&[(key, id)]);
         assert_eq!(first(&engine), known(false));
-        engine.dedup_forgotten(&[key]);
+        engine.dedup_forgotten(&[(key, id)]);
         assert_eq!(first(&engine), None);
+    }
+
+    /// Regression: the outcome of a purge was taken for that of a later one, which had a later message with the id.
+    #[test]
+    fn outcome_of_purge_counts_for_its_own_message() {
+        let tail = MessageId::ZERO;
+        let found = StoredTotals { tail, has_ready: false, is_scheduled: false, has_aside: false };
+        let key = DedupKey::from_bytes([1; 16]);
+        let [old, new] = [2, 3].map(|byte| MessageId::from_bytes([byte; 16]));
+        let [begin, later, end] = [1, 2, 3].map(Timestamp::from_millis);
+        for is_removed in [true, false] {
+            let mut engine = QueueEngine::open_ordered(found, GroupBounds::default());
+            engine.restore_dedup(key, old, later);
+            let first = engine.begin_forget_dedup();
+            assert!(engine.first_post(key, later).is_none() && engine.first_post(key, begin).is_some());
+            engine.begin_dedup(key, new, end);
+            engine.dedup_posted(&[(key, new)]);
+            assert_eq!(engine.begin_forget_dedup(), [(key, new)]);
+            if is_removed {
+                engine.dedup_forgotten(&first)
+            } else {
+                engine.dedup_kept(&first)
+            }
+            let waits = Some(FirstPost { id: new, is_durable: false });
+            assert_eq!(engine.first_post(key, later), waits, "the later purge has no outcome");
+        }
     }
 }

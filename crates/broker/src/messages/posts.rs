@@ -11,6 +11,7 @@ use angarium_core::names::QueueRef;
 use angarium_core::quota::Amount;
 
 use crate::ledger::quota_ledger::Reservation;
+use crate::limits;
 use crate::messages::Messages;
 use crate::slot::dedup::PendingDuplicate;
 use crate::slot::post::{BegunPost, PostResult, PostStart, TopicCounts};
@@ -56,7 +57,8 @@ impl Messages {
         self.post_opened(&queue, messages, client, room).await
     }
 
-    /// Posts to an open queue. A message whose duplicate is still being written waits for the outcome of that write.
+    /// Posts to an open queue. A message whose duplicate is still being written or forgotten waits for the outcome of
+    /// that, and so do the messages behind it in its group.
     pub(crate) async fn post_opened(
         &self,
         queue: &QueueHandle,
@@ -77,7 +79,7 @@ impl Messages {
                 error
             }
         };
-        // The earlier writes of their duplicates have an outcome now.
+        // The earlier writes of their duplicates have an outcome now. A purge of their ids may have none.
         while !awaited.is_empty() {
             let (indexes, messages): (Vec<usize>, Vec<NewMessage>) =
                 awaited.into_iter().map(|PendingDuplicate { index, message }| (index, message)).unzip();
@@ -92,6 +94,9 @@ impl Messages {
             indexes.iter().zip(again.ids).for_each(|(index, id)| posted.ids[*index] = id);
             let outer = |rest: PendingDuplicate| PendingDuplicate { index: indexes[rest.index], ..rest };
             awaited = rest.into_iter().map(outer).collect();
+            if !awaited.is_empty() {
+                tokio::time::sleep(limits::DEDUP_PAUSE).await;
+            }
         }
         Ok(posted)
     }

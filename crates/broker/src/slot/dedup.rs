@@ -1,7 +1,8 @@
 //! Deduplication of posts by id: which message is the first, and the note that the pool keeps of it (P10).
 //!
 //! The note of a message is in the batch of the message, so both are durable or neither. A duplicate is answered once
-//! the first post is durable; if the first post failed, the duplicate is posted.
+//! the first post is durable; if the first post failed, the duplicate is posted. While a purge removes the note, a
+//! duplicate waits as well.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +27,8 @@ use crate::writer::change::Change;
 use crate::writer::notes::dedup_note;
 use crate::writer::pending::{WriteOutcome, settled};
 
-/// A message of a post that duplicates a message which is not durable yet.
+/// A message of a post that duplicates a message which is not durable yet or is being forgotten, or that follows such a
+/// message in its group.
 pub(crate) struct PendingDuplicate {
     /// Its index in the post.
     pub(crate) index: usize,
@@ -101,6 +103,12 @@ impl DedupPost {
             };
         }
         let group = new.group.get_or_insert_with(GroupName::default);
+        if self.awaited.iter().any(|awaited| awaited.message.group.as_ref() == Some(group)) {
+            // The one before it may have to be posted, and this one after it.
+            self.awaited.push(PendingDuplicate { index: self.ids.len(), message: new });
+            self.ids.push(MessageId::ZERO);
+            return Ok(None);
+        }
         let by_content = || {
             let (_, body) = Envelope::split(new.body.clone());
             queue.attributes.has_content_dedup.then(|| DedupId::of_body(&body))
@@ -146,7 +154,7 @@ impl DedupPost {
 
 /// Deduplication ids whose notes are being removed.
 struct ForgottenPage {
-    keys: Vec<DedupKey>,
+    ids: Vec<(DedupKey, MessageId)>,
     /// The removal, if it was begun.
     submitted: Result<WriteOutcome, Error>,
 }
@@ -160,7 +168,7 @@ impl Slot {
         let names: Vec<QueueRef> = ordered.map(|(at, _)| at.clone()).collect();
         for at in names {
             while let Some(queue) = state.queues.get_mut(&at) {
-                let keys = queue.engine.forget_dedup_ids(now, limits::notes_page());
+                let keys = queue.engine.expire_dedup_ids(now, limits::notes_page());
                 // No caller waits for the outcome: ids that stay in the pool are forgotten after the queue is opened
                 // again.
                 if keys.is_empty() || state.submit(&at, Change::forget_dedup(&keys)).is_err() {
@@ -176,20 +184,20 @@ impl QueueHandle {
     /// the outcome, and an id whose note is not removed is known as before.
     pub(crate) async fn forget_dedup_ids(&self) -> Result<bool, Error> {
         let (mut is_written, mut failure) = (false, None);
-        for ForgottenPage { keys, submitted } in self.begin_forget_dedup()? {
+        for ForgottenPage { ids, submitted } in self.begin_forget_dedup()? {
             let outcome = match submitted {
                 Ok(outcome) => settled(outcome).await,
                 Err(error) => Err(error),
             };
             match outcome {
                 Ok(()) => {
-                    self.decide(|engine| engine.dedup_forgotten(&keys));
+                    self.decide(|engine| engine.dedup_forgotten(&ids));
                     is_written = true;
                 }
                 Err(error) => {
                     // After an unknown outcome the slot is recovered.
                     if error.nothing_written() {
-                        self.decide(|engine| engine.dedup_kept(&keys));
+                        self.decide(|engine| engine.dedup_kept(&ids));
                     }
                     failure.get_or_insert(error);
                 }
@@ -206,9 +214,12 @@ impl QueueHandle {
         let mut state = self.slot.lock();
         let open = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
         let all = open.engine.begin_forget_dedup();
-        let submit = |keys: &[DedupKey]| ForgottenPage {
-            keys: keys.to_vec(),
-            submitted: state.submit(&self.at, Change::forget_dedup(keys)),
+        let submit = |ids: &[(DedupKey, MessageId)]| {
+            let keys: Vec<DedupKey> = ids.iter().map(|(key, _)| *key).collect();
+            ForgottenPage {
+                ids: ids.to_vec(),
+                submitted: state.submit(&self.at, Change::forget_dedup(&keys)),
+            }
         };
         Ok(all.chunks(limits::notes_page()).map(submit).collect())
     }

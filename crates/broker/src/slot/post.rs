@@ -139,7 +139,7 @@ pub(crate) enum PostStart {
 pub(crate) struct BegunPost {
     pub(crate) result: PostResult,
     pub(crate) outcome: WriteOutcome,
-    /// Its messages that duplicate messages which are not durable yet.
+    /// Its messages that must wait for the outcome of other ones.
     pub(crate) awaited: Vec<PendingDuplicate>,
     /// The queues of subscriptions whose oldest copies must be removed once it is durable.
     pub(crate) beyond: Vec<QueueHandle>,

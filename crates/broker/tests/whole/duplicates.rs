@@ -154,6 +154,33 @@ async fn failed_purge_forgets_no_ids() {
     assert_eq!(whole.count(&at).await, 1);
 }
 
+/// Regression: the message behind it in its group was posted before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn purged_id_keeps_order_of_its_post() {
+    let faulty = faulty().await;
+    let (whole, at) = (&faulty.whole, queue("q"));
+    whole.broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+    let old = whole.send(&at, with_id("a", "1")).await;
+    faulty.pool.next(&[Held]);
+    let (broker, to, mut purge) = (whole.broker.clone(), at.clone(), JoinSet::new());
+    purge.spawn(async move { broker.queue_purge(&to).await });
+    until("nothing is removed", async || faulty.pool.is_done()).await;
+    let messages = vec![with_id("a", "1"), with_id("a", "2"), in_group("a", "3"), with_id("b", "4")];
+    let mut during = post_later(whole, messages);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(during.try_join_next().is_none(), "the purge has no outcome");
+    faulty.pool.release();
+    purge.join_next().await.unwrap().unwrap().unwrap();
+    let ids = during.join_next().await.unwrap().unwrap().unwrap().ids;
+    assert!(ids[0] != old && ids[..3].is_sorted(), "{ids:?}");
+    let (view, mut delivery_guard) =
+        whole.broker.claim_create(&at, terms(60), limit(10)).await.unwrap().expect("they are there");
+    delivery_guard.done();
+    let mut of_group: Vec<MessageId> = view.messages.iter().map(|message| message.id).collect();
+    of_group.retain(|id| *id != ids[3]);
+    assert_eq!(of_group, ids[..3]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_in_no_order_takes_no_ids() {
     let (whole, at) = (whole().await, queue("q"));
@@ -227,7 +254,7 @@ async fn post_beside_failed_duplicate_is_unknown_when_repeat_fails() {
     let mut first = post_later(whole, vec![with_id("a", "1")]);
     until("the first is not written", async || faulty.pool.left() == 2 * TRIES).await;
     // It begins at once, since its queue is open, and waits behind the first.
-    let messages = vec![with_id("a", "1"), with_id("a", "2")];
+    let messages = vec![with_id("a", "1"), with_id("b", "2")];
     let mut second = pin!(whole.broker.messages_post(&at, messages, None));
     assert!(timeout(Duration::from_millis(50), second.as_mut()).await.is_err());
     faulty.pool.release();

@@ -34,18 +34,19 @@ impl World {
 
     pub(super) fn forget_old(&mut self) {
         self.now = self.now.plus_seconds(limits::DEDUP_SECONDS);
-        let keys = self.engine.forget_dedup_ids(self.now, 3);
-        self.forget(keys);
+        let keys = self.engine.expire_dedup_ids(self.now, 3);
+        // The engine has forgotten them already, and the id of a message says nothing.
+        self.forget(keys.into_iter().map(|key| (key, MessageId::ZERO)).collect());
     }
 
     pub(super) fn forget_all(&mut self) {
-        let keys = self.engine.begin_forget_dedup();
-        self.forget(keys);
+        let ids = self.engine.begin_forget_dedup();
+        self.forget(ids);
     }
 
-    fn forget(&mut self, keys: Vec<DedupKey>) {
-        if !keys.is_empty() {
-            self.waiting.push_back(Change::Forget(keys));
+    fn forget(&mut self, ids: Vec<(DedupKey, MessageId)>) {
+        if !ids.is_empty() {
+            self.waiting.push_back(Change::Forget(ids));
         }
     }
 

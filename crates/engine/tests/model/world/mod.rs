@@ -63,7 +63,7 @@ const ROUNDS: usize = 10_000;
 enum Change {
     /// With the notes of their deduplication ids.
     Post(Vec<Message>, Vec<(DedupKey, Note)>),
-    Forget(Vec<DedupKey>),
+    Forget(Vec<(DedupKey, MessageId)>),
     Return(ClaimId, Vec<Header>),
     Wake(Vec<Header>),
     MarkInTransfer(Vec<Header>),

@@ -56,8 +56,9 @@ impl World {
                     changes.appends.extend_from_slice(messages);
                     changes.notes.extend(notes.iter().map(|(_, note)| note.clone()));
                 }
-                Change::Forget(keys) => {
-                    changes.merge(&Changes::note_removes(keys.iter().map(dedup::name).collect()));
+                Change::Forget(ids) => {
+                    changes
+                        .merge(&Changes::note_removes(ids.iter().map(|(key, _)| dedup::name(key)).collect()));
                 }
                 Change::Prepare(messages) => changes.appends.extend_from_slice(messages),
                 Change::Return(_, headers) | Change::Wake(headers) | Change::MarkInTransfer(headers) => {
@@ -102,8 +103,8 @@ impl World {
         for work in pending {
             match work {
                 Change::Post(messages, notes) => self.settle_post(messages, &notes, is_durable),
-                Change::Forget(keys) if is_durable => self.engine.dedup_forgotten(&keys),
-                Change::Forget(keys) => self.engine.dedup_kept(&keys),
+                Change::Forget(ids) if is_durable => self.engine.dedup_forgotten(&ids),
+                Change::Forget(ids) => self.engine.dedup_kept(&ids),
                 Change::Return(claim, _) if is_durable => self.set_stage(claim, Stage::HeadersDurable),
                 Change::Return(claim, _) => self.release_failed(claim, EndedHeaders::Unwritten),
                 Change::Wake(headers) => self.settle_wake(&headers, is_durable),
