@@ -91,7 +91,7 @@ pub(super) struct Settles {
 
 /// A claim that has not ended, in a listing.
 #[derive(Clone, Debug)]
-pub struct LiveClaim {
+pub struct VisibleClaim {
     /// The id of the claim.
     pub id: ClaimId,
     /// Its ttl and grace.
@@ -181,10 +181,10 @@ impl QueueEngine {
 
     /// The claims after `after` that have not expired, in order of id, at most `limit`. Also those whose release is not
     /// durable yet.
-    pub fn live_claims(&self, after: Option<ClaimId>, limit: usize, now: Timestamp) -> Vec<LiveClaim> {
+    pub fn visible_claims(&self, after: Option<ClaimId>, limit: usize, now: Timestamp) -> Vec<VisibleClaim> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let following = self.claims.claims.range((from, Bound::Unbounded));
-        let live = following.filter(|(_, claim)| claim.is_shown(now)).map(|(id, claim)| LiveClaim {
+        let live = following.filter(|(_, claim)| claim.is_shown(now)).map(|(id, claim)| VisibleClaim {
             id: *id,
             terms: claim.terms,
             expires: claim.expires,

@@ -64,7 +64,7 @@ mod wait_lines;
 
 pub use browse::ReadyPage;
 pub use bulk::PurgePass;
-pub use claims::{Claim, LiveClaim};
+pub use claims::{Claim, VisibleClaim};
 pub use copying::must_copy;
 pub use dedup::{DedupNote, FirstPost};
 pub use explain::{Availability, GroupBlocker, MessageFacts, QueueFacts};

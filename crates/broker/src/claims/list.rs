@@ -4,7 +4,7 @@ use angarium_core::error::Error;
 use angarium_core::ids::ClaimId;
 use angarium_core::names::QueueRef;
 use angarium_core::page::PageLimit;
-use angarium_engine::LiveClaim;
+use angarium_engine::VisibleClaim;
 
 use crate::claims::Claims;
 use crate::slot::slot_queue::SlotQueue;
@@ -34,14 +34,14 @@ pub struct ListedClaim {
 /// A page of claims.
 #[derive(Clone, Debug, Default)]
 pub struct ClaimPage {
-    /// The live claims, in order of their ids.
+    /// The claims, in order of their ids.
     pub claims: Vec<ListedClaim>,
     /// The claim behind which the next page begins; none when this page is empty.
     pub next: Option<ClaimId>,
 }
 
 impl Claims {
-    /// Returns a page of the live claims of a queue; an empty one when there is no such queue.
+    /// Returns a page of the claims of a queue; an empty one when there is no such queue.
     pub async fn claims_list(&self, at: &QueueRef, filter: ClaimFilter) -> Result<ClaimPage, Error> {
         let queue = self.0.slots.queue(at).await?;
         let page = self.claim_page(&queue, filter).await;
@@ -51,10 +51,10 @@ impl Claims {
     async fn claim_page(&self, queue: &SlotQueue, filter: ClaimFilter) -> Result<ClaimPage, Error> {
         let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(ClaimPage::default()) };
         let (now, time) = (self.0.replica.clock.now(), self.0.slots.claim_time());
-        let found = queue.decide(|engine| engine.live_claims(filter.after, filter.limit.get(), time));
+        let found = queue.decide(|engine| engine.visible_claims(filter.after, filter.limit.get(), time));
         let found = found.ok_or_else(|| queue.closed())?;
         let next = found.last().map(|claim| claim.id);
-        let listed = |LiveClaim { id, terms, expires, messages }: LiveClaim| {
+        let listed = |VisibleClaim { id, terms, expires, messages }: VisibleClaim| {
             let age = now.seconds_since(expires.minus_seconds(terms.ttl()));
             ListedClaim { id, ttl: terms.ttl(), age, messages }
         };

@@ -1,7 +1,8 @@
 //! A batch as writes to the journal: all entries are looked up first, then written.
 //!
-//! Nothing is written before all look-ups have succeeded, so a failed read refuses the whole batch. The look-ups do not
-//! see writes of other work in the same group; that is safe because a slot has at most one batch in flight.
+//! Nothing is written before all look-ups have succeeded, so a failed read refuses the whole batch. The look-ups of entries
+//! do not see writes of other work in the same group; that is safe because a slot has at most one batch in flight. A drop
+//! may be in the same group: totals, buckets and readers of shared bodies are read with the writes before them.
 
 use std::collections::{BTreeMap, HashMap};
 
