@@ -5,6 +5,7 @@ mod own_queues;
 mod plans;
 mod pools;
 mod pops;
+mod quotas;
 mod races;
 mod receipts;
 mod settles;
@@ -46,10 +47,17 @@ const CALM_ANSWER: Duration = Duration::from_secs(5);
 /// slot may have been handed over meanwhile.
 const CALM_DELIVERY: Duration = Duration::from_secs(7);
 
-/// Refusals that no fault explains, but the state of the message: it is claimed, or on its way to another queue. The
-/// last one is the answer of SQS when no receive holds the message.
-const CALM_REFUSALS: &[&str] =
-    &["busy", "claim_ended", "claimed", "not_claimed", "InvalidParameterValueException"];
+/// Refusals that no fault explains, but the state of the message: it is claimed, or on its way to another queue; or the
+/// quota. The last one is the answer of SQS when no receive holds the message.
+const CALM_REFUSALS: &[&str] = &[
+    "busy",
+    "claim_ended",
+    "claimed",
+    "not_claimed",
+    "over_quota",
+    "OverLimit",
+    "InvalidParameterValueException",
+];
 
 /// The shortest wait of a claim that is judged when it gets no message, in seconds.
 const JUDGED_WAIT: u64 = 4;
@@ -191,6 +199,9 @@ impl Client {
             if outcome.is_discarded() {
                 history.check_discarded(posting.number, Span { began, ended });
             }
+        }
+        if posted == Certainty::Done {
+            self.check_quota(queue, postings.iter().map(|posting| posting.number), began);
         }
         let ids = outcome.ids();
         // A topic keeps no message of the id that it answers.

@@ -15,13 +15,16 @@ use angarium_cluster::replicas::Replica;
 use angarium_coordination::{Coordination, embedded};
 use angarium_core::error::{Error, Part};
 use angarium_core::limits::Limits;
+use angarium_core::maps::HashMap;
 use angarium_core::names::PoolName;
 use angarium_core::pool::PoolUri;
+use angarium_core::quota::{Quota, QuotaTable};
 use angarium_engine::placement::Algorithm;
 use angarium_journal::{Journal, JournalOptions, View};
 use angarium_storage::open::Opener;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::faults::Fault;
@@ -68,6 +71,8 @@ struct Inner {
     ensemble: Ensemble,
     storages: Storages,
     settings: ClusterSettings,
+    /// The quotas of all projects, which each replica has at once.
+    quotas: watch::Sender<Arc<QuotaTable>>,
     nodes: Mutex<Vec<Node>>,
     /// The disk of the only replica, if its tree and its first pool are in the embedded store.
     disk: Option<Disk>,
@@ -129,7 +134,8 @@ impl Cluster {
     pub fn new(world: World, ensemble: Ensemble, storages: Storages, settings: ClusterSettings) -> Self {
         let nodes = Mutex::new((0..settings.replicas).map(|_| Node::default()).collect());
         let disk = settings.is_embedded.then(|| Disk::new(world.clone(), "of replica-0"));
-        Self(Arc::new(Inner { world, ensemble, storages, settings, nodes, disk, cuts: Mutex::default() }))
+        let (quotas, cuts) = (watch::Sender::default(), Mutex::default());
+        Self(Arc::new(Inner { world, ensemble, storages, settings, quotas, nodes, disk, cuts }))
     }
 
     /// Returns the world that it is in.
@@ -157,6 +163,11 @@ impl Cluster {
         let nodes = self.0.nodes.lock();
         let node = nodes.get(node)?;
         Some((node.process.clone()?, node.listeners.as_ref()?.front.clone()))
+    }
+
+    /// Sets the quota of each project.
+    pub fn set_quota(&self, quota: Quota) {
+        self.0.quotas.send_replace(Arc::new(QuotaTable::new(quota, HashMap::default())));
     }
 
     /// Lets nothing that a replica sends reach another one for a while.
@@ -340,7 +351,9 @@ impl Cluster {
         let trust = replica.trust.clone();
         let catalogue = Catalogue::new(tree.coordination());
         let settings = self.pool_settings(process, &tree)?;
-        let broker = Broker::start(catalogue, &settings, replica, clock.clone(), Limits::ZAQAR).await?;
+        let (quotas, limits) = (self.0.quotas.subscribe(), Limits::ZAQAR);
+        let broker =
+            Broker::start_within(catalogue, &settings, replica, clock.clone(), limits, quotas).await?;
         let peers = Arc::new(SimulatedPeers::new(self.clone(), number, process.name().to_owned()));
         broker.meet(PeerClient::new(peers.clone()));
         let relay = Relay::new(broker.clone(), peers);

@@ -98,6 +98,20 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Whether it is one of the connections of clients.
+    pub fn is_of_client(self) -> bool {
+        matches!(
+            self,
+            Self::ClientRefused
+                | Self::ClientLost
+                | Self::ClientUnanswered
+                | Self::ClientSlow
+                | Self::ClientHung
+                | Self::ClientLeft
+                | Self::ClientDuplicated
+        )
+    }
+
     /// Whether it is one of the ensemble, or of the connection to it.
     pub fn is_of_tree(self) -> bool {
         matches!(

@@ -8,6 +8,7 @@ mod holds;
 mod lives;
 mod places;
 mod pops;
+mod quotas;
 mod records;
 mod settles;
 mod subscription_terms;
@@ -58,6 +59,7 @@ pub struct History {
     /// Claims that waited and got no message, while no fault could happen.
     empty_waits: Vec<EmptyWait>,
     holds: holds::Holds,
+    quotas: quotas::Quotas,
     subscriptions: Vec<SubscriptionHistory>,
     /// What the subscriptions that were there at the end counted as left out and dropped.
     omitted: CopyCounts,

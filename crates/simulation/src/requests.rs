@@ -279,6 +279,11 @@ impl ApiRequest {
         Self::new(Method::GET, format!("{}/stats", path_of(queue)), None)
     }
 
+    /// Returns the quota of the project and what it holds.
+    pub fn quota() -> Self {
+        Self::new(Method::GET, "/quota".into(), None)
+    }
+
     /// Returns the request as HTTP.
     pub fn to_http(&self) -> Request<Bytes> {
         let body = self.body.as_ref().map_or_else(Bytes::new, |body| body.to_string().into());

@@ -131,6 +131,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     world.spawn(weather::run(faults));
     workload.run_clients().await;
     world.heal();
+    workload.lift_quota();
     await_complete(&cluster, history).await;
     workload.restore_pools().await;
     let hung = [Fault::ClientHung, Fault::PeerHung].into_iter().any(|fault| scenario.rates.of(fault) > 0);
@@ -142,6 +143,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     workload.check_unclaimed().await;
     workload.empty_queues().await;
     workload.run_probes().await;
+    workload.check_quota().await;
     leftovers::check(&cluster, history, scenario.verbs.has(Verb::PoolRemovals)).await;
     cluster.clear();
 }

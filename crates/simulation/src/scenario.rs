@@ -90,6 +90,9 @@ const NOT_WITH_CLOCK_STEPS: &[Fault] = &[
     Fault::ProcessPause,
 ];
 
+/// What the generator of the verbs that were added last differs by from that of the scenario.
+const LATER_VERBS: u64 = 0x7665_7262_7300_0003;
+
 /// The cluster, the load and the faults of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -163,6 +166,8 @@ pub enum Verb {
     Races,
     /// Clients use queues alone, of which they know all, and processes and pools fail just then.
     OwnQueues,
+    /// The project has a quota, which changes.
+    Quotas,
 }
 
 impl Verb {
@@ -194,6 +199,9 @@ impl Verb {
         (Self::Races, 6),
         (Self::OwnQueues, 3),
     ];
+
+    /// More verbs, which have a generator of their own: seeds without them are as they were before.
+    const LATER: &[(Self, u32)] = &[(Self::Quotas, 7)];
 
     /// The verbs that may refuse a request although nothing fails.
     const NOT_WHEN_CALM: &[Self] = &[
@@ -244,6 +252,16 @@ impl Verbs {
         verbs
     }
 
+    /// Adds verbs that were added last, unless others undo what these do.
+    fn draw_later(&mut self, seed: u64) {
+        let mut random = StdRng::seed_from_u64(seed ^ LATER_VERBS);
+        for (verb, count) in Verb::LATER {
+            if random.random_range(0..*count) == 0 {
+                self.0.insert(*verb);
+            }
+        }
+    }
+
     /// Whether clients use a verb.
     pub fn has(&self, verb: Verb) -> bool {
         self.0.contains(&verb)
@@ -277,6 +295,7 @@ impl Scenario {
         let has_crashes = is_embedded && !is_calm && random.random_range(0..4) == 0;
         let crash_every = has_crashes.then(|| random.random_range(50..3_000));
         let mut verbs = Verbs::draw(&mut random);
+        verbs.draw_later(seed);
         if is_calm {
             Verb::NOT_WHEN_CALM.iter().for_each(|verb| verbs.remove(*verb));
         }

@@ -10,9 +10,14 @@ impl Client {
     /// Sends a message.
     pub async fn send_message(&self, queue: usize, number: u64, delay: u64) {
         let terms = PostTerms { queue, delay, ..PostTerms::default() };
-        self.history.lock().begin_post(number, &terms, self.world().elapsed());
+        let began = self.world().elapsed();
+        self.history.lock().begin_post(number, &terms, began);
         let outcome = self.send(&ApiRequest::send_message(&queue_name(queue), number, delay)).await;
-        self.history.lock().end_post(number, self.world().elapsed(), certainty(&outcome));
+        let sent = certainty(&outcome);
+        self.history.lock().end_post(number, self.world().elapsed(), sent);
+        if sent == Certainty::Done {
+            self.check_quota(queue, std::iter::once(number), began);
+        }
     }
 
     /// Receives messages for `ttl` seconds, each with a receipt, which is the id of its claim.

@@ -132,6 +132,11 @@ impl History {
         all.filter(|(_, one)| one.terms.source == source).map(|(number, _)| number).collect()
     }
 
+    /// Whether a subscription may be there: all have not certainly been deleted.
+    pub fn has_subscription(&self) -> bool {
+        self.subscriptions.iter().any(|one| one.certainty != Certainty::NotDone && one.gone.is_none())
+    }
+
     /// Returns the number of subscriptions, which may not have been created.
     pub fn subscription_count(&self) -> usize {
         self.subscriptions.len()

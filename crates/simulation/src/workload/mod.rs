@@ -3,6 +3,7 @@
 //! - `worker` is one client and its steps; `settles` and `receipts` have those of settles and of SQS.
 //! - `subscriptions` has topics and subscriptions, and the end of these.
 //! - `holds` has the holds and releases of queues, groups, pools and the project.
+//! - `quotas` has the changes of the quota, and what must be true of it at the end.
 //! - `races` has requests that meet while a message changes.
 //! - `own_queues` has queues that one client uses alone, and what must be true in them.
 //! - `emptying` is the end: it restores the pools and takes all messages out.
@@ -12,6 +13,7 @@ mod emptying;
 mod holds;
 mod own_queues;
 mod probes;
+mod quotas;
 mod races;
 mod receipts;
 mod settles;
@@ -125,6 +127,7 @@ impl Workload {
         if self.scenario.verbs.has(Verb::Subscriptions) {
             self.create_topics(&client).await;
         }
+        self.history.lock().note_replicas(self.cluster.size());
         self.note_pools();
     }
 
@@ -145,6 +148,10 @@ impl Workload {
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
         false
+    }
+
+    fn next_number(&self) -> u64 {
+        self.shared.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Runs all clients to their end.

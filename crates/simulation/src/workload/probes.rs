@@ -128,7 +128,7 @@ impl Workload {
     }
 
     fn posting(&self, queue: usize) -> Posting {
-        let number = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number();
         let is_fifo = super::is_fifo(queue);
         let group = is_fifo.then(|| "g0".to_owned());
         Posting { number, group, has_dedup_id: is_fifo, delay: 0, ttl: None, keep: 0 }

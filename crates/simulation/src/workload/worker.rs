@@ -73,6 +73,9 @@ impl Worker {
         if self.scenario.verbs.has(Verb::OwnQueues) && self.world.below(8) == 0 {
             return self.use_own_queue().await;
         }
+        if self.scenario.verbs.has(Verb::Quotas) && self.world.below(20) == 0 {
+            return self.change_quota();
+        }
         let queue = self.pick(self.scenario.queues);
         if self.hold_or_release(queue).await {
             return;
