@@ -19,6 +19,7 @@ use angarium_core::maps::HashMap;
 use angarium_core::names::PoolName;
 use angarium_core::pool::PoolUri;
 use angarium_core::quota::{Quota, QuotaTable};
+use angarium_core::time::Timestamp;
 use angarium_engine::placement::Algorithm;
 use angarium_journal::{Journal, JournalOptions, View};
 use angarium_storage::open::Opener;
@@ -108,6 +109,7 @@ struct Listeners {
     front: Front,
     peers: PeerFront,
     broker: Broker,
+    clock: Clock,
     tree: ReplicaTree,
 }
 
@@ -168,6 +170,12 @@ impl Cluster {
     /// Sets the quota of each project.
     pub fn set_quota(&self, quota: Quota) {
         self.0.quotas.send_replace(Arc::new(QuotaTable::new(quota, HashMap::default())));
+    }
+
+    /// Returns the latest time that a running replica has; none if none runs.
+    pub fn latest_time(&self) -> Option<Timestamp> {
+        let nodes = self.0.nodes.lock();
+        nodes.iter().filter_map(|node| Some(node.listeners.as_ref()?.clock.now())).max()
     }
 
     /// Lets nothing that a replica sends reach another one for a while.
@@ -358,10 +366,11 @@ impl Cluster {
         broker.meet(PeerClient::new(peers.clone()));
         let relay = Relay::new(broker.clone(), peers);
         let off = Authentication::Off(Arc::default());
-        let front = api::front(broker.clone(), off, REQUESTS, clock, Some(relay), SqsSettings::default());
+        let front =
+            api::front(broker.clone(), off, REQUESTS, clock.clone(), Some(relay), SqsSettings::default());
         let peers = PeerFront::new(broker.clone(), front.clone(), trust);
         if let Some(node) = self.0.nodes.lock().get_mut(number) {
-            node.listeners = Some(Listeners { front, peers, broker, tree });
+            node.listeners = Some(Listeners { front, peers, broker, clock, tree });
         }
         world.note(|| format!("{} serves", process.name()));
         Ok(())

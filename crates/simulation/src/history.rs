@@ -20,7 +20,7 @@ use records::{Delay, Delete, Delivery, MessageHistory, Removal, longest, shortes
 use settles::Settle;
 use subscriptions::SubscriptionHistory;
 
-pub use holds::{HeldPosts, HeldResource};
+pub use holds::{HeldPosts, HeldResource, HoldTerms};
 pub use lives::EmptyWait;
 pub use places::{
     DEAD_LETTERS, KINDS, SINKS, SUBSCRIPTIONS, TOPIC_COUNT, TOPICS, filled_by, kind_of, number_in,

@@ -224,10 +224,13 @@ impl ApiRequest {
         Self::new(Method::DELETE, format!("/pools/{pool}/drain"), None)
     }
 
-    /// Holds the resource at a path: no claim gets its messages, and its posts are stored or not.
-    pub fn hold(path: &str, posts: HeldPosts) -> Self {
+    /// Holds the resource at a path, perhaps until a date: no claim gets its messages, and its posts are stored or not.
+    pub fn hold(path: &str, posts: HeldPosts, until: Option<String>) -> Self {
         let (refuses, discards) = (posts == HeldPosts::Refused, posts == HeldPosts::Discarded);
-        let body = json!({"reason": "simulated", "post": refuses, "discard": discards});
+        let mut body = json!({"reason": "simulated", "post": refuses, "discard": discards});
+        if let Some(until) = until {
+            body["until"] = json!(until);
+        }
         Self::new(Method::PUT, format!("{path}/hold"), Some(body))
     }
 

@@ -143,6 +143,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     workload.check_unclaimed().await;
     workload.empty_queues().await;
     workload.run_probes().await;
+    workload.wait_across_hold_end().await;
     workload.check_quota().await;
     leftovers::check(&cluster, history, scenario.verbs.has(Verb::PoolRemovals)).await;
     cluster.clear();

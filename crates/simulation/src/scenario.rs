@@ -168,6 +168,8 @@ pub enum Verb {
     OwnQueues,
     /// The project has a quota, which changes.
     Quotas,
+    /// Some holds end by themselves.
+    EndingHolds,
 }
 
 impl Verb {
@@ -201,7 +203,7 @@ impl Verb {
     ];
 
     /// More verbs, which have a generator of their own: seeds without them are as they were before.
-    const LATER: &[(Self, u32)] = &[(Self::Quotas, 7)];
+    const LATER: &[(Self, u32)] = &[(Self::Quotas, 7), (Self::EndingHolds, 6)];
 
     /// The verbs that may refuse a request although nothing fails.
     const NOT_WHEN_CALM: &[Self] = &[

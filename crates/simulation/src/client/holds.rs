@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use angarium_core::time::Timestamp;
 use serde_json::Value;
 
 use super::{Client, certainty, pool_name, queue_name};
 use crate::cluster::Cluster;
-use crate::history::{HeldPosts, HeldResource, Span};
+use crate::history::{Certainty, HeldResource, HoldTerms, Span};
 use crate::process::Process;
 use crate::requests::{ApiRequest, Outcome};
 
@@ -15,12 +16,20 @@ const MAX_STOP: Duration = Duration::from_secs(40);
 
 impl Client {
     /// Holds a resource: its messages cannot be claimed, and its posts are stored or not.
-    pub async fn hold(&self, resource: &HeldResource, posts: HeldPosts) {
+    pub async fn hold(&self, resource: &HeldResource, terms: HoldTerms) -> Certainty {
         let began = self.world().elapsed();
-        self.history.lock().begin_hold(resource, posts, began);
-        let held = certainty(&self.send(&ApiRequest::hold(&path_of(resource), posts)).await);
+        self.history.lock().begin_hold(resource, terms, began);
+        let until = terms.ttl.and_then(|ttl| self.date_in(ttl));
+        let held = certainty(&self.send(&ApiRequest::hold(&path_of(resource), terms.posts, until)).await);
         let span = Span { began, ended: self.world().elapsed() };
-        self.history.lock().end_hold(resource, posts, span, held);
+        self.history.lock().end_hold(resource, terms, span, held);
+        held
+    }
+
+    /// Returns the date some seconds from now, by the clock of the service; none if no replica runs.
+    fn date_in(&self, seconds: u64) -> Option<String> {
+        let now = self.cluster.latest_time()?;
+        Some(Timestamp::from_millis(now.as_millis() + seconds * 1_000).calendar())
     }
 
     /// Releases a resource that may be held. Returns whether it is released, or does not exist.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::records::shortest;
 use super::{Certainty, HeldClaim, History, LATEST, Span};
 
 /// A resource that can be held.
@@ -37,6 +38,27 @@ impl HeldPosts {
     }
 }
 
+/// The terms of a hold.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldTerms {
+    /// What it does with posts.
+    pub posts: HeldPosts,
+    /// Seconds after which it ends by itself; none if it lasts until its release.
+    pub ttl: Option<u64>,
+}
+
+impl HoldTerms {
+    /// A hold that lasts until its release.
+    pub fn lasting(posts: HeldPosts) -> Self {
+        Self { posts, ttl: None }
+    }
+
+    /// Returns the time until which a hold certainly lasts whose request begins now.
+    fn lasts(self, began: Duration) -> Option<Duration> {
+        self.ttl.map(|ttl| began + shortest(ttl))
+    }
+}
+
 /// When one effect of the holds of a resource is certainly in force.
 #[derive(Debug, Default)]
 struct EffectTimes {
@@ -48,10 +70,45 @@ struct EffectTimes {
     open_releases: u32,
     /// After this time no release is carried out that has begun. A hold whose request begins earlier may end by it.
     released: Duration,
+    /// Until when it certainly lasts by itself: the earliest of the holds that may be in force; none without an end.
+    lasts: Option<Duration>,
+    /// Number of holds without an outcome.
+    open_holds: u32,
+    /// After this time no hold is carried out that has begun. One whose request begins earlier may replace a later one.
+    held: Duration,
+}
+
+/// Returns the earlier of two ends.
+fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(other).min()
 }
 
 impl EffectTimes {
-    fn hold(&mut self, request: Span) {
+    /// A hold begins that lasts at least until `lasts`, perhaps in place of an earlier one.
+    fn begin_hold(&mut self, lasts: Option<Duration>) {
+        self.open_holds += 1;
+        self.lasts = earlier(self.lasts, lasts);
+    }
+
+    fn end_hold(&mut self, request: Span, lasts: Option<Duration>, held: Certainty) {
+        self.open_holds = self.open_holds.saturating_sub(1);
+        match held {
+            Certainty::Done => self.hold(request, lasts),
+            Certainty::NotDone => {}
+            Certainty::Unknown => self.held = self.held.max(request.began + LATEST),
+        }
+    }
+
+    fn hold(&mut self, request: Span, lasts: Option<Duration>) {
+        // An earlier one may have ended by itself before this one.
+        if let Some(end) = self.lasts.filter(|end| *end < request.ended)
+            && let Some(since) = self.since.take()
+        {
+            self.ended.push(Span { began: since, ended: end });
+        }
+        let is_last = self.open_holds == 0 && request.began >= self.held;
+        self.lasts = if is_last { lasts } else { earlier(self.lasts, lasts) };
+        self.held = self.held.max(request.ended);
         if self.open_releases == 0 && request.began >= self.released {
             self.since.get_or_insert(request.ended);
         }
@@ -60,7 +117,7 @@ impl EffectTimes {
     fn begin_release(&mut self, began: Duration) {
         self.open_releases += 1;
         if let Some(since) = self.since.take() {
-            self.ended.push(Span { began: since, ended: began });
+            self.ended.push(Span { began: since, ended: self.lasts.map_or(began, |end| end.min(began)) });
         }
     }
 
@@ -77,7 +134,8 @@ impl EffectTimes {
 
     /// Whether the effect was in force from the begin of a request to its answer.
     fn covers(&self, request: Span) -> bool {
-        let is_held = self.since.is_some_and(|since| since <= request.began);
+        let lasts = self.lasts.is_none_or(|end| request.ended <= end);
+        let is_held = lasts && self.since.is_some_and(|since| since <= request.began);
         is_held || self.ended.iter().any(|hold| hold.began <= request.began && request.ended <= hold.ended)
     }
 }
@@ -147,8 +205,13 @@ impl History {
 
     /// Notes that a hold begins, in place of an earlier one. If it lets posts be stored, it ends what the earlier one
     /// did with them.
-    pub fn begin_hold(&mut self, resource: &HeldResource, posts: HeldPosts, began: Duration) {
+    pub fn begin_hold(&mut self, resource: &HeldResource, terms: HoldTerms, began: Duration) {
         let effects = self.effects(resource);
+        let (posts, lasts) = (terms.posts, terms.lasts(began));
+        effects.claims.begin_hold(lasts);
+        if posts.are_barred() {
+            effects.posts.begin_hold(lasts);
+        }
         match posts {
             HeldPosts::Stored => effects.posts.begin_release(began),
             HeldPosts::Refused => {}
@@ -157,15 +220,13 @@ impl History {
     }
 
     /// Notes the outcome of a hold.
-    pub fn end_hold(&mut self, resource: &HeldResource, posts: HeldPosts, request: Span, held: Certainty) {
+    pub fn end_hold(&mut self, resource: &HeldResource, terms: HoldTerms, request: Span, held: Certainty) {
         let effects = self.effects(resource);
-        if held == Certainty::Done {
-            effects.claims.hold(request);
-        }
-        match (posts.are_barred(), held) {
-            (false, _) => effects.posts.end_release(request, held),
-            (true, Certainty::Done) => effects.posts.hold(request),
-            (true, Certainty::NotDone | Certainty::Unknown) => {}
+        let lasts = terms.lasts(request.began);
+        effects.claims.end_hold(request, lasts, held);
+        match terms.posts.are_barred() {
+            false => effects.posts.end_release(request, held),
+            true => effects.posts.end_hold(request, lasts, held),
         }
     }
 
@@ -253,8 +314,12 @@ mod tests {
     }
 
     fn hold(history: &mut History, resource: &HeldResource, posts: HeldPosts, request: (u64, u64)) {
-        history.begin_hold(resource, posts, at(request.0));
-        history.end_hold(resource, posts, span(request), Certainty::Done);
+        hold_for(history, resource, HoldTerms::lasting(posts), request);
+    }
+
+    fn hold_for(history: &mut History, resource: &HeldResource, terms: HoldTerms, request: (u64, u64)) {
+        history.begin_hold(resource, terms, at(request.0));
+        history.end_hold(resource, terms, span(request), Certainty::Done);
     }
 
     fn release(history: &mut History, resource: &HeldResource, request: (u64, u64), released: Certainty) {
@@ -290,6 +355,19 @@ mod tests {
         hold(&mut history, &HeldResource::Queue(1), HeldPosts::Stored, (8, 10));
         hold(&mut history, &HeldResource::Group(0, "h".into()), HeldPosts::Stored, (8, 10));
         assert_eq!(claims(&mut history, &[(11, 12)]), [0]);
+    }
+
+    #[test]
+    fn hold_with_an_end_is_judged_until_then() {
+        let mut history = history();
+        let terms = HoldTerms { posts: HeldPosts::Stored, ttl: Some(100) };
+        hold_for(&mut history, &QUEUE, terms, (8, 10));
+        assert_eq!(claims(&mut history, &[(10, 80), (10, 100), (100, 101)]), [1, 0, 0]);
+        // It is replaced by one that ends earlier, and after that by one without an end.
+        hold_for(&mut history, &QUEUE, HoldTerms { ttl: Some(20), ..terms }, (30, 31));
+        assert_eq!(claims(&mut history, &[(32, 40), (50, 60)]), [1, 0]);
+        hold_for(&mut history, &QUEUE, HoldTerms { ttl: None, ..terms }, (70, 71));
+        assert_eq!(claims(&mut history, &[(32, 40), (50, 60), (71, 999)]), [1, 0, 1]);
     }
 
     #[test]

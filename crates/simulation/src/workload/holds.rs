@@ -6,7 +6,7 @@ use super::worker::Worker;
 use super::{Break, CLAIM_TTLS, GROUPS, RECOVERY, Workload, is_fifo};
 use crate::client::{pool_name, queue_name};
 use crate::faults::Fault;
-use crate::history::{HeldPosts, HeldResource};
+use crate::history::{HeldPosts, HeldResource, HoldTerms};
 use crate::scenario::Verb;
 
 /// After this time without a heartbeat a replica has lost its slots to others.
@@ -36,7 +36,9 @@ impl Worker {
         match self.world.below(2) {
             0 if is_shared => self.hold_shared(&resource).await,
             0 if is_group && self.world.below(3) == 0 => self.hold_shortly(queue, &resource).await,
-            0 => self.client.hold(&resource, self.some_posts()).await,
+            0 => {
+                self.client.hold(&resource, self.some_hold()).await;
+            }
             _ => drop(self.client.release_hold(&resource).await),
         }
         true
@@ -44,7 +46,7 @@ impl Worker {
 
     /// Holds a group, and releases it while a claim puts its messages aside.
     async fn hold_shortly(&mut self, queue: usize, group: &HeldResource) {
-        self.client.hold(group, HeldPosts::Stored).await;
+        self.client.hold(group, HoldTerms::lasting(HeldPosts::Stored)).await;
         let pause = Duration::from_millis(self.world.below(2) * self.world.below(20));
         let release = async {
             tokio::time::sleep(pause).await;
@@ -58,10 +60,11 @@ impl Worker {
 
     /// Holds pools or the project: at any time, beside a replica that is stopped, or before the end of all replicas.
     async fn hold_shared(&mut self, resource: &HeldResource) {
-        let (posts, draw) = (self.some_posts(), self.world.below(4));
+        let (terms, draw) = (self.some_hold(), self.world.below(4));
         // After a step of the clock no replica may be left with the time from before, and none may end.
         if draw > 1 || self.scenario.rates.of(Fault::TreeClockStepped) > 0 {
-            return self.client.hold(resource, posts).await;
+            self.client.hold(resource, terms).await;
+            return;
         }
         // In a break no other client has the queues opened by their next owners, which would fence their pools.
         let _break = (draw == 0 || self.world.below(2) == 0).then(|| Break::begin(&self.shared));
@@ -72,18 +75,19 @@ impl Worker {
             self.post(queue).await;
         }
         match draw {
-            0 => self.hold_beside_stopped(resource, posts).await,
-            _ => self.hold_before_restart(resource, posts).await,
+            0 => self.hold_beside_stopped(resource, terms).await,
+            _ => self.hold_before_restart(resource, terms).await,
         }
     }
 
     /// Makes a hold while the replica that serves a queue is stopped, which is replaced meanwhile. Pops and posts reach
     /// that replica as soon as it continues: it may not have learnt of its replacement. In half of the cases no pool
     /// answers until then, so the next owners cannot fence it.
-    async fn hold_beside_stopped(&mut self, resource: &HeldResource, posts: HeldPosts) {
+    async fn hold_beside_stopped(&mut self, resource: &HeldResource, terms: HoldTerms) {
         let queue = queue_name(self.pick(self.scenario.queues));
         let Some(stopped) = self.client.stop_owner(&queue).or_else(|| self.client.stop_replica()) else {
-            return self.client.hold(resource, posts).await;
+            self.client.hold(resource, terms).await;
+            return;
         };
         let wait = REPLACED + Duration::from_millis(self.world.below(6_000));
         let mut up = Duration::ZERO;
@@ -93,7 +97,7 @@ impl Worker {
             up = self.world.elapsed() + down;
         }
         tokio::time::sleep(wait).await;
-        self.client.hold(resource, posts).await;
+        self.client.hold(resource, terms).await;
         let pause = Duration::from_millis(self.world.below(100));
         let resume = async {
             tokio::time::sleep(up.saturating_sub(self.world.elapsed()) + pause).await;
@@ -114,8 +118,8 @@ impl Worker {
 
     /// Makes a hold, and ends all replicas at once. Pops, claims and posts reach the next processes as soon as these
     /// serve.
-    async fn hold_before_restart(&mut self, resource: &HeldResource, posts: HeldPosts) {
-        self.client.hold(resource, posts).await;
+    async fn hold_before_restart(&mut self, resource: &HeldResource, terms: HoldTerms) {
+        self.client.hold(resource, terms).await;
         self.client.end_replicas();
         let end = self.world.elapsed() + RESTART;
         while self.world.elapsed() < end {
@@ -131,6 +135,13 @@ impl Worker {
             }
             tokio::time::sleep(Duration::from_millis(self.world.below(200))).await;
         }
+    }
+
+    /// Some holds end by themselves, if the scenario has that.
+    fn some_hold(&self) -> HoldTerms {
+        let posts = self.some_posts();
+        let ends = self.scenario.verbs.has(Verb::EndingHolds) && self.world.below(3) > 0;
+        HoldTerms { posts, ttl: ends.then(|| 5 + self.world.below(40)) }
     }
 
     /// Mostly posts are stored.
@@ -181,14 +192,7 @@ impl Workload {
                 tokio::time::sleep(Duration::from_secs(2)).await;
             }
         }
-        let end = self.world().elapsed() + RECOVERY;
-        while let Some(path) = self.cluster.first_hold() {
-            if self.world().elapsed() > end {
-                self.history.lock().violation(format!("all is released, and the tree has {path}"));
-                return;
-            }
-            tokio::time::sleep(Duration::from_secs(2)).await;
-        }
+        self.await_no_hold().await;
     }
 
     /// Returns the resources that clients may have held.

@@ -4,12 +4,14 @@
 //! - `subscriptions` has topics and subscriptions, and the end of these.
 //! - `holds` has the holds and releases of queues, groups, pools and the project.
 //! - `quotas` has the changes of the quota, and what must be true of it at the end.
+//! - `ending_holds` has a hold that ends while a claim waits.
 //! - `races` has requests that meet while a message changes.
 //! - `own_queues` has queues that one client uses alone, and what must be true in them.
 //! - `emptying` is the end: it restores the pools and takes all messages out.
 //! - `probes` makes single requests after that, each beside one planned fault.
 
 mod emptying;
+mod ending_holds;
 mod holds;
 mod own_queues;
 mod probes;

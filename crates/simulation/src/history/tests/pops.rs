@@ -49,8 +49,9 @@ fn popped_message_is_under_no_claim_and_in_order() {
 #[test]
 fn pop_of_held_queue_is_noticed() {
     let mut history = posted();
-    history.begin_hold(&HeldResource::Queue(0), HeldPosts::Stored, at(5));
-    history.end_hold(&HeldResource::Queue(0), HeldPosts::Stored, span(5, 6), Certainty::Done);
+    let terms = HoldTerms::lasting(HeldPosts::Stored);
+    history.begin_hold(&HeldResource::Queue(0), terms, at(5));
+    history.end_hold(&HeldResource::Queue(0), terms, span(5, 6), Certainty::Done);
     pop(&mut history, &[0], 10, Certainty::Done);
     assert_eq!(violations(history), ["claim pop 1 of queue 0 got message 0, held by Queue(0)"]);
 }
