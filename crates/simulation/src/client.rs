@@ -8,6 +8,7 @@ mod pops;
 mod quotas;
 mod races;
 mod receipts;
+mod requeues;
 mod settles;
 mod subscriptions;
 
@@ -155,6 +156,7 @@ impl Client {
         let is_expected = match outcome {
             Outcome::Done(_) => true,
             Outcome::Missing => request.names_part(),
+            Outcome::Refused(code) if code == "conflict" => request.is_requeue(),
             Outcome::Refused(code) => CALM_REFUSALS.contains(&code.as_str()),
             // A claim that is being recorded while its subscription is deleted.
             Outcome::Unknown => history.deletes_subscription_of(&request.text()),

@@ -10,6 +10,7 @@ mod places;
 mod pops;
 mod quotas;
 mod records;
+mod requeues;
 mod settles;
 mod subscription_terms;
 mod subscriptions;
@@ -50,6 +51,8 @@ pub struct History {
     has_lost_writes: bool,
     /// Requests that remove all messages of a queue, or some of them.
     removals: Vec<RemovalOfMany>,
+    /// Tasks that move dead letters back to a queue.
+    redrives: Vec<requeues::Redrive>,
     /// Number of pops.
     pops: u64,
     /// The entries of all settles.
@@ -156,9 +159,10 @@ impl History {
     /// Notes that the post of a message begins, or is repeated with its deduplication id.
     pub fn begin_post(&mut self, number: u64, terms: &PostTerms, began: Duration) {
         let deletes = self.pending_removals(terms.queue, began);
+        let arrivals = self.pending_redrives(terms.queue, began);
         let message = self.messages.entry(number).or_insert_with(|| {
             let mut message = MessageHistory::begun(terms.clone(), began);
-            message.deletes = deletes;
+            (message.deletes, message.arrivals) = (deletes, arrivals);
             message
         });
         message.posts += 1;
@@ -260,7 +264,12 @@ impl History {
         let is_early =
             |delay: &Delay| delay.queue == queue && span.began >= delay.since && span.ended < delay.until;
         // A repeated post that a purge has made a new one has a delay of its own.
-        if message.delays.iter().any(is_early) && !self.may_be_stored_again(number) {
+        let is_early = message.is_delayed_by_requeue(queue, span)
+            // A requeue ends the delay before.
+            || message.delays.iter().any(is_early)
+                && !message.may_be_requeued()
+                && !message.may_return_from_dead();
+        if is_early && !self.may_be_stored_again(number) {
             self.violation(format!("message {number} was delivered before its time"));
         }
     }
@@ -429,10 +438,11 @@ impl History {
             return;
         }
         let is_lost = |message: &MessageHistory| {
-            let is_deleted = message
-                .deletes
-                .iter()
-                .any(|delete| delete.certainty != Certainty::NotDone && delete.why != Removal::Move);
+            let is_deleted = message.deletes.iter().any(|delete| {
+                delete.certainty != Certainty::NotDone
+                    && delete.why != Removal::Move
+                    && !message.is_requeued_after(delete)
+            });
             let is_delivered = message.deliveries.iter().any(|delivery| delivery.span.began >= since);
             let is_long = message.terms.ttl.is_none();
             let is_kept = !places::is_topic(message.terms.queue);

@@ -121,8 +121,13 @@ impl ApiRequest {
     /// Whether the request names a part of a queue, or of a pool, which may be gone: a claim, a message, a subscription or
     /// a drain.
     pub fn names_part(&self) -> bool {
-        let parts = ["/claims/", "/messages/", "/drain", "/subscriptions/"];
+        let parts = ["/claims/", "/messages/", "/drain", "/subscriptions/", "/tasks"];
         self.operation.is_some() || parts.iter().any(|part| self.path.contains(part))
+    }
+
+    /// Whether the request makes messages available again: a claim may hold the message, or a task is active.
+    pub fn is_requeue(&self) -> bool {
+        self.path.ends_with("/requeue") || self.path.ends_with("/tasks")
     }
 
     /// Whether the request removes messages: it needs no room.

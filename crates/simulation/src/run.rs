@@ -140,6 +140,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     workload.restore_pools().await;
     workload.release_holds().await;
     workload.delete_own_queues().await;
+    workload.await_redrives().await;
     workload.check_unclaimed().await;
     workload.empty_queues().await;
     workload.run_probes().await;

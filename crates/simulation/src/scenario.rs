@@ -170,6 +170,8 @@ pub enum Verb {
     Quotas,
     /// Some holds end by themselves.
     EndingHolds,
+    /// Messages are requeued: kept ones return.
+    Requeues,
 }
 
 impl Verb {
@@ -203,7 +205,7 @@ impl Verb {
     ];
 
     /// More verbs, which have a generator of their own: seeds without them are as they were before.
-    const LATER: &[(Self, u32)] = &[(Self::Quotas, 7), (Self::EndingHolds, 6)];
+    const LATER: &[(Self, u32)] = &[(Self::Quotas, 7), (Self::EndingHolds, 6), (Self::Requeues, 6)];
 
     /// The verbs that may refuse a request although nothing fails.
     const NOT_WHEN_CALM: &[Self] = &[

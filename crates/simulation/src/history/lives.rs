@@ -42,7 +42,8 @@ impl History {
             let before = message.deliveries.iter().filter(|other| other.span.began < delivery.span.ended);
             let others = before.filter(|other| other.claim != delivery.claim).map(|other| other.life);
             let end = others.chain(doubtful).chain(life_of_post(message)).max();
-            let may_live_again = delivery.queue >= DEAD_LETTERS || !message.arrivals.is_empty();
+            let may_live_again =
+                delivery.queue >= DEAD_LETTERS || !message.arrivals.is_empty() || message.may_be_requeued();
             !may_live_again && end.is_some_and(|end| delivery.span.began > end + MAX_SUSPENSION)
         };
         let mortal = self.messages.iter().filter(|(_, message)| message.terms.ttl.is_some());
@@ -59,7 +60,10 @@ impl History {
     /// beyond `now`, and no request may have taken it out of its queue.
     pub fn must_live(&self, number: u64, claim: &str, ttl: u64, now: Duration) -> bool {
         let Some(message) = self.messages.get(&number) else { return false };
-        let stays = !self.has_dead_letters && !self.may_have_lost() && message.arrivals.is_empty();
+        let stays = !self.has_dead_letters
+            && !self.may_have_lost()
+            && message.arrivals.is_empty()
+            && !message.may_be_requeued();
         let is_extended = |delivery: &Delivery| {
             delivery.claim == claim && now < delivery.span.began + shortest(ttl + GRACE)
         };
@@ -139,6 +143,7 @@ fn is_free_since_post(message: &MessageHistory, queue: usize, claim: &str) -> bo
         && message.posts == 1
         && message.terms.delay == 0
         && message.delays.is_empty()
+        && message.requeues.is_empty()
         && message.visibilities.is_empty()
         && message.deliveries.iter().all(|delivery| delivery.claim == claim)
 }
@@ -153,6 +158,7 @@ fn is_ready(message: &MessageHistory, queue: usize, time: Span) -> bool {
         && message.arrivals.is_empty()
         && message.posted == Certainty::Done
         && message.post.ended <= time.began
+        && message.requeues.is_empty()
         && message.delays.iter().all(|delay| delay.over <= time.began)
         && message
             .deletes

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::GRACE;
 use super::places::family;
+use super::requeues::Requeue;
 
 /// A request without an answer has been carried out, or never will be, after this time: three minutes in the network,
 /// and the time of a request at its replica.
@@ -91,6 +92,7 @@ pub(super) struct MessageHistory {
     pub(super) arrivals: Vec<Arrival>,
     pub(super) delays: Vec<Delay>,
     pub(super) visibilities: Vec<Visibility>,
+    pub(super) requeues: Vec<Requeue>,
 }
 
 /// One delivery of a message.
@@ -153,11 +155,13 @@ pub(super) struct Delete {
     pub(super) span: Span,
     pub(super) certainty: Certainty,
     pub(super) why: Removal,
+    /// Whether the message may be kept with its outcome, and be requeued.
+    pub(super) may_keep: bool,
 }
 
 impl Delete {
     pub(super) fn begun(queue: usize, began: Duration, why: Removal) -> Self {
-        Self { queue, span: Span::open(began), certainty: Certainty::Unknown, why }
+        Self { queue, span: Span::open(began), certainty: Certainty::Unknown, why, may_keep: false }
     }
 }
 
@@ -167,6 +171,8 @@ pub(super) struct Arrival {
     pub(super) queue: usize,
     pub(super) span: Span,
     pub(super) certainty: Certainty,
+    /// Whether the message is new there for subscriptions: a dead letter that returns to its queue is not.
+    pub(super) is_new: bool,
 }
 
 /// A time for which a message cannot be claimed in a queue.
@@ -208,6 +214,7 @@ impl MessageHistory {
             arrivals: Vec::new(),
             delays: Vec::new(),
             visibilities: Vec::new(),
+            requeues: Vec::new(),
         }
     }
 
@@ -219,6 +226,11 @@ impl MessageHistory {
         self.terms.queue == queue || self.arrivals.iter().any(arrives)
     }
 
+    /// Whether the message may have returned from the dead letters.
+    pub(super) fn may_return_from_dead(&self) -> bool {
+        self.arrivals.iter().any(|arrival| !arrival.is_new)
+    }
+
     /// Whether the message may arrive in a queue, from another one.
     pub(super) fn arrives(&self, queue: usize) -> bool {
         self.arrivals_at(queue).next().is_some()
@@ -226,13 +238,17 @@ impl MessageHistory {
 
     /// The arrivals in a queue that may have happened.
     pub(super) fn arrivals_at(&self, queue: usize) -> impl Iterator<Item = &Arrival> {
-        let arrives =
-            move |arrival: &&Arrival| arrival.certainty != Certainty::NotDone && arrival.queue == queue;
+        let arrives = move |arrival: &&Arrival| {
+            arrival.is_new && arrival.certainty != Certainty::NotDone && arrival.queue == queue
+        };
         self.arrivals.iter().filter(arrives)
     }
 
-    /// Whether the message may have arrived at the queue of a delete after that delete.
+    /// Whether the message may have arrived at the queue of a delete after that delete, or have been kept and requeued.
     pub(super) fn may_have_returned(&self, delete: &Delete) -> bool {
+        if self.may_be_requeued_after(delete) {
+            return true;
+        }
         let has_arrived_before = |arrival: &Arrival| {
             let is_arrived = |delivery: &Delivery| {
                 delivery.queue == delete.queue
@@ -257,7 +273,7 @@ impl MessageHistory {
 
     /// Whether its place among the messages of its group is certain: it was posted there, and stays there.
     pub(super) fn is_ordered(&self) -> bool {
-        let is_there = self.arrivals.is_empty() && self.forwarded_by.is_none();
+        let is_there = self.arrivals.is_empty() && self.forwarded_by.is_none() && !self.may_be_requeued();
         self.terms.is_fifo && is_there && self.terms.ttl.is_none()
     }
 }

@@ -97,11 +97,16 @@ impl History {
             Effect::Moved(_) => Removal::Move,
             Effect::Returned(_) => return (None, None),
         };
-        message.deletes.push(Delete::begun(terms.queue, began, why));
+        message.deletes.push(Delete { may_keep: true, ..Delete::begun(terms.queue, began, why) });
         let delete = Some(message.deletes.len() - 1);
         let Effect::Moved(queue) = terms.effect else { return (delete, None) };
         message.deletes.extend(removals);
-        message.arrivals.push(Arrival { queue, span: Span::open(began), certainty: Certainty::Unknown });
+        message.arrivals.push(Arrival {
+            queue,
+            span: Span::open(began),
+            certainty: Certainty::Unknown,
+            is_new: true,
+        });
         (delete, Some(message.arrivals.len() - 1))
     }
 
@@ -241,7 +246,8 @@ impl History {
         let returns = message
             .arrivals
             .iter()
-            .any(|arrival| arrival.queue == queue && arrival.certainty != Certainty::NotDone);
+            .any(|arrival| arrival.queue == queue && arrival.certainty != Certainty::NotDone)
+            || message.may_be_requeued();
         settle.terms.queue == queue
             && settle.delete.is_some()
             && settle.terms.claim != claim
@@ -260,6 +266,7 @@ impl History {
         settle.certainty == Certainty::Done
             && settle.terms.effect == Effect::Removed
             && now < settle.span.began + KEPT
+            && !message.may_be_requeued()
             && removals.all(|(_, delete)| delete.certainty == Certainty::NotDone)
     }
 }

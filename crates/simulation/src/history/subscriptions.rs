@@ -167,6 +167,18 @@ impl History {
         }
     }
 
+    /// Enters the copies that a fill, or the end of a suspension, may bring of a message that waits again.
+    pub(super) fn begin_late_copies(&mut self, queue: usize, number: u64, began: Duration) {
+        for subscription in self.subscriptions_of(queue) {
+            let reads_queue = self.subscriptions.get(subscription).is_some_and(|one| {
+                !one.is_gone(began) && (one.terms.is_from_oldest || one.terms.bound.is_some())
+            });
+            if reads_queue {
+                self.begin_copy(subscription, number, began);
+            }
+        }
+    }
+
     fn begin_copy(&mut self, subscription: usize, number: u64, began: Duration) {
         let (Some(one), Some(message)) = (self.subscriptions.get(subscription), self.messages.get(&number))
         else {
@@ -401,6 +413,7 @@ impl History {
         let leaves = |delete: &Delete| delete.certainty != Certainty::NotDone && delete.span.began < since;
         message.forwarded_by.is_none()
             && message.arrivals.is_empty()
+            && message.requeues.is_empty()
             && message.terms.ttl.is_none()
             && !message.deletes.iter().any(leaves)
             && (!self.has_dead_letters || message.deliveries.is_empty())

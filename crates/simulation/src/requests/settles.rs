@@ -75,6 +75,23 @@ impl ApiRequest {
         Self::new(Method::POST, path, Some(json!({"messages": messages})))
     }
 
+    /// Makes a message available again after `delay` seconds.
+    pub fn requeue(queue: &str, id: &str, delay: u64) -> Self {
+        let path = format!("{}/messages/{id}/requeue", path_of(queue));
+        Self::new(Method::POST, path, Some(json!({"delay": delay})))
+    }
+
+    /// Begins a task that moves dead letters to the queue from which they are.
+    pub fn redrive(queue: &str) -> Self {
+        let body = json!({"do": "move", "to": "origin"});
+        Self::new(Method::POST, format!("{}/tasks", path_of(queue)), Some(body))
+    }
+
+    /// Lists the tasks of a queue.
+    pub fn tasks(queue: &str) -> Self {
+        Self::new(Method::GET, format!("{}/tasks", path_of(queue)), None)
+    }
+
     /// Reads the state of a message, with its outcome.
     pub fn outcome(queue: &str, id: &str) -> Self {
         Self::new(Method::GET, format!("{}/messages/{id}?wait=0", path_of(queue)), None)

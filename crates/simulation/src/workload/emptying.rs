@@ -47,6 +47,23 @@ impl Workload {
         }
     }
 
+    /// Waits until no task moves dead letters.
+    pub async fn await_redrives(&self) {
+        if !self.scenario.verbs.has(Verb::Requeues) || !self.scenario.verbs.has(Verb::DeadLetters) {
+            return;
+        }
+        let (client, end) = (self.client("auditor".into()), self.world().elapsed() + RECOVERY);
+        for queue in 0..self.scenario.queues {
+            while client.has_no_task(DEAD_LETTERS + queue).await != Some(true) {
+                if self.world().elapsed() > end {
+                    let text = format!("a task of {} has no end", queue_name(DEAD_LETTERS + queue));
+                    return self.history.lock().violation(text);
+                }
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+        }
+    }
+
     async fn await_unclaimed(&self, client: &Client, name: &str) {
         let end = self.world().elapsed() + RECOVERY;
         let mut last = Value::Null;

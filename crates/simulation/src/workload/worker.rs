@@ -76,6 +76,9 @@ impl Worker {
         if self.scenario.verbs.has(Verb::Quotas) && self.world.below(20) == 0 {
             return self.change_quota();
         }
+        if self.scenario.verbs.has(Verb::Requeues) && self.world.below(8) == 0 {
+            return self.requeue_seen().await;
+        }
         let queue = self.pick(self.scenario.queues);
         if self.hold_or_release(queue).await {
             return;
@@ -266,6 +269,19 @@ impl Worker {
     async fn delete_seen(&self) {
         let Some((queue, message)) = self.seen.get(self.pick(self.seen.len())) else { return };
         self.client.delete(*queue, message, None).await;
+    }
+
+    /// Requeues a message that this client has held at some time: it is kept, has been released or is gone. Or moves dead
+    /// letters back.
+    async fn requeue_seen(&self) {
+        if self.scenario.verbs.has(Verb::DeadLetters) && self.world.below(3) == 0 {
+            return self.client.redrive(self.pick(self.scenario.queues)).await;
+        }
+        // The latest ones are there rather than others.
+        let latest = self.seen.len().saturating_sub(1 + self.pick(8));
+        let place = if self.world.below(2) == 0 { latest } else { self.pick(self.seen.len()) };
+        let Some((queue, message)) = self.seen.get(place) else { return };
+        self.client.requeue(*queue, message, self.world.below(2) * self.some_delay()).await;
     }
 
     async fn release(&mut self) {
