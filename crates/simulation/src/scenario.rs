@@ -172,6 +172,8 @@ pub enum Verb {
     EndingHolds,
     /// Messages are requeued: kept ones return.
     Requeues,
+    /// Two queues subscribe to each other.
+    Circles,
 }
 
 impl Verb {
@@ -205,7 +207,8 @@ impl Verb {
     ];
 
     /// More verbs, which have a generator of their own: seeds without them are as they were before.
-    const LATER: &[(Self, u32)] = &[(Self::Quotas, 7), (Self::EndingHolds, 6), (Self::Requeues, 6)];
+    const LATER: &[(Self, u32)] =
+        &[(Self::Quotas, 7), (Self::EndingHolds, 6), (Self::Requeues, 6), (Self::Circles, 9)];
 
     /// The verbs that may refuse a request although nothing fails.
     const NOT_WHEN_CALM: &[Self] = &[
@@ -263,6 +266,9 @@ impl Verbs {
             if random.random_range(0..*count) == 0 {
                 self.0.insert(*verb);
             }
+        }
+        if self.has(Verb::Relaxed) || self.has(Verb::PoolRemovals) {
+            self.remove(Verb::Circles);
         }
     }
 

@@ -42,7 +42,12 @@ impl ApiRequest {
 
     /// Creates a subscription of a queue or a topic.
     pub fn create_subscription(source: &str, new: &NewSubscription) -> Self {
-        Self::new(Method::POST, format!("{}/subscriptions", path_of(source)), Some(new.body()))
+        Self::create_subscription_of(source, new.body())
+    }
+
+    /// Creates a subscription of a queue or a topic from its body.
+    pub fn create_subscription_of(source: &str, body: Value) -> Self {
+        Self::new(Method::POST, format!("{}/subscriptions", path_of(source)), Some(body))
     }
 
     /// Deletes a subscription.

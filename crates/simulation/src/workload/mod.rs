@@ -7,9 +7,11 @@
 //! - `ending_holds` has a hold that ends while a claim waits.
 //! - `races` has requests that meet while a message changes.
 //! - `own_queues` has queues that one client uses alone, and what must be true in them.
+//! - `circles` has two queues that subscribe to each other.
 //! - `emptying` is the end: it restores the pools and takes all messages out.
 //! - `probes` makes single requests after that, each beside one planned fault.
 
+mod circles;
 mod emptying;
 mod ending_holds;
 mod holds;
@@ -36,6 +38,7 @@ use crate::requests::{ApiRequest, LONG_TTL, Outcome};
 use crate::scenario::{Scenario, Verb};
 use crate::world::World;
 
+use circles::CircleHistory;
 use worker::Worker;
 
 /// Times that a claim of a run may live, in seconds.
@@ -64,6 +67,8 @@ struct Shared {
     breaks: AtomicU64,
     /// The queues that a client has used alone. Held for the addition of one, or to take all.
     own_queues: Mutex<Vec<String>>,
+    /// What is known of the messages of the circle. Held for one change.
+    circle: Mutex<CircleHistory>,
 }
 
 /// A break of all clients but the one that has it. It ends with its drop.
@@ -128,6 +133,9 @@ impl Workload {
         }
         if self.scenario.verbs.has(Verb::Subscriptions) {
             self.create_topics(&client).await;
+        }
+        if self.scenario.verbs.has(Verb::Circles) {
+            self.create_circle(&client).await;
         }
         self.history.lock().note_replicas(self.cluster.size());
         self.note_pools();

@@ -76,6 +76,9 @@ impl Worker {
         if self.scenario.verbs.has(Verb::Quotas) && self.world.below(20) == 0 {
             return self.change_quota();
         }
+        if self.scenario.verbs.has(Verb::Circles) && self.world.below(8) == 0 {
+            return self.use_circle().await;
+        }
         if self.scenario.verbs.has(Verb::Requeues) && self.world.below(8) == 0 {
             return self.requeue_seen().await;
         }
