@@ -1,5 +1,6 @@
 //! A client: it sends requests through a load balancer, and notes in the history what it learns.
 
+mod fifo_receives;
 mod holds;
 mod own_queues;
 mod plans;
@@ -22,8 +23,8 @@ use serde_json::Value;
 use crate::cluster::Cluster;
 use crate::faults::Fault;
 use crate::history::{
-    Certainty, DEAD_LETTERS, EmptyWait, HeldClaim, HeldMessage, History, PostTerms, SINKS, Span, TOPICS,
-    number_in,
+    Certainty, DEAD_LETTERS, EmptyWait, HeldClaim, HeldMessage, History, PostTerms, SINKS, SQS_FIFO, Span,
+    TOPICS, number_in,
 };
 use crate::network::send_from_client;
 use crate::process::Process;
@@ -338,6 +339,7 @@ pub fn queue_name(queue: usize) -> String {
         TOPICS.. => format!("topic:t{}", queue - TOPICS),
         SINKS.. => format!("s{}", queue - SINKS),
         DEAD_LETTERS.. => format!("dead{}", queue - DEAD_LETTERS),
+        SQS_FIFO => format!("q{queue}.fifo"),
         _ => format!("q{queue}"),
     }
 }

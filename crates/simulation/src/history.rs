@@ -24,7 +24,7 @@ use subscriptions::SubscriptionHistory;
 pub use holds::{HeldPosts, HeldResource, HoldTerms};
 pub use lives::EmptyWait;
 pub use places::{
-    DEAD_LETTERS, KINDS, SINKS, SUBSCRIPTIONS, TOPIC_COUNT, TOPICS, filled_by, kind_of, number_in,
+    DEAD_LETTERS, KINDS, SINKS, SQS_FIFO, SUBSCRIPTIONS, TOPIC_COUNT, TOPICS, filled_by, kind_of, number_in,
 };
 pub use records::{Certainty, HeldClaim, HeldMessage, LATEST, PostTerms, Span};
 pub use settles::{Effect, EntryAnswer, SettleTerms};
@@ -225,8 +225,22 @@ impl History {
     /// Notes the messages of a claim for `ttl` seconds, in the order of the answer. `lease` is the least time that the
     /// claim lives.
     pub fn deliver(&mut self, queue: usize, claim: &HeldClaim, span: Span, lease: Duration, ttl: u64) {
+        self.deliver_behind(queue, claim, &[], span, lease, ttl);
+    }
+
+    /// As `deliver`, for a claim behind others of the same answer, which have the messages `before`.
+    pub fn deliver_behind(
+        &mut self,
+        queue: usize,
+        claim: &HeldClaim,
+        before: &[u64],
+        span: Span,
+        lease: Duration,
+        ttl: u64,
+    ) {
         self.check_claim_holds(queue, claim, span);
-        let numbers: Vec<u64> = claim.messages.iter().map(|message| message.number).collect();
+        let mut numbers = before.to_vec();
+        numbers.extend(claim.messages.iter().map(|message| message.number));
         for (place, HeldMessage { number, id, attempts }) in claim.messages.iter().enumerate() {
             self.check_id(*number, id);
             let claim = claim.id.as_str();
@@ -236,7 +250,7 @@ impl History {
             self.check_delays(queue, *number, span);
             self.check_copy(*number, claim, span);
             if !self.has_dead_letters && !self.may_have_lost() {
-                self.check_order(queue, *number, &numbers[..place], span);
+                self.check_order(queue, *number, &numbers[..before.len() + place], span);
             }
             let Some(message) = self.messages.get_mut(number) else { continue };
             let mut delivery = Delivery {

@@ -12,6 +12,7 @@ use crate::history::{HeldPosts, kind_of};
 use crate::world::Loss;
 
 pub use settles::{SettleEntry, Verdict};
+pub use sqs::FifoReceive;
 pub use subscriptions::NewSubscription;
 
 /// Seconds that messages live which stay for the whole run: two weeks.

@@ -174,6 +174,8 @@ pub enum Verb {
     Requeues,
     /// Two queues subscribe to each other.
     Circles,
+    /// A FIFO queue is used through SQS.
+    SqsFifo,
 }
 
 impl Verb {
@@ -207,8 +209,13 @@ impl Verb {
     ];
 
     /// More verbs, which have a generator of their own: seeds without them are as they were before.
-    const LATER: &[(Self, u32)] =
-        &[(Self::Quotas, 7), (Self::EndingHolds, 6), (Self::Requeues, 6), (Self::Circles, 9)];
+    const LATER: &[(Self, u32)] = &[
+        (Self::Quotas, 7),
+        (Self::EndingHolds, 6),
+        (Self::Requeues, 6),
+        (Self::Circles, 9),
+        (Self::SqsFifo, 6),
+    ];
 
     /// The verbs that may refuse a request although nothing fails.
     const NOT_WHEN_CALM: &[Self] = &[
@@ -269,6 +276,9 @@ impl Verbs {
         }
         if self.has(Verb::Relaxed) || self.has(Verb::PoolRemovals) {
             self.remove(Verb::Circles);
+        }
+        if self.has(Verb::PoolRemovals) {
+            self.remove(Verb::SqsFifo);
         }
     }
 

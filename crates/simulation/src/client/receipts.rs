@@ -33,10 +33,7 @@ impl Client {
             }
         };
         let span = Span { began, ended: self.world().elapsed() };
-        let claims: Vec<HeldClaim> = body["Messages"]
-            .as_array()
-            .map(|all| all.iter().filter_map(received).collect())
-            .unwrap_or_default();
+        let claims = received_in(&body);
         if claims.is_empty() && wait >= super::JUDGED_WAIT {
             self.history.lock().wait_in_vain(EmptyWait { queue, span });
         }
@@ -67,6 +64,11 @@ impl Client {
         let ended = if changed == Certainty::Unknown { began + LATEST } else { self.world().elapsed() };
         self.history.lock().end_visibility(*number, change, ended);
     }
+}
+
+/// Returns the messages of an answer, each as a claim with its receipt.
+pub(super) fn received_in(body: &Value) -> Vec<HeldClaim> {
+    body["Messages"].as_array().map(|all| all.iter().filter_map(received).collect()).unwrap_or_default()
 }
 
 fn received(message: &Value) -> Option<HeldClaim> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::records::{Delay, Delivery, Visibility, longest, shortest};
-use super::{History, Span, count};
+use super::{HeldClaim, History, Span, count};
 
 impl History {
     /// Notes that the holder of a claim begins to give it up.
@@ -83,6 +83,17 @@ impl History {
         let message = self.messages.get_mut(&number);
         if let Some(change) = message.and_then(|message| message.visibilities.get_mut(change)) {
             change.span.ended = ended;
+        }
+    }
+
+    /// A repeated receive had other messages than before, although these were hidden all the time.
+    pub fn differ_again(&mut self, first: &[HeldClaim], again: &[HeldClaim]) {
+        let numbers = |claims: &[HeldClaim]| -> Vec<u64> {
+            claims.iter().flat_map(|claim| &claim.messages).map(|message| message.number).collect()
+        };
+        if !self.may_have_lost() {
+            let (first, again) = (numbers(first), numbers(again));
+            self.violation(format!("a receive of messages {first:?} was repeated, and had {again:?}"));
         }
     }
 

@@ -1,13 +1,16 @@
 //! The numbers that name queues and messages in a history.
 //!
 //! ```text
-//! queues:   0 …  sources   1,000 …  dead letters   100,000 …  subscriptions that are read
+//! queues:   0 …  sources   501  FIFO of SQS   1,000 …  dead letters   100,000 …  subscriptions that are read
 //!           200,000 …  queues that a subscription fills   300,000 …  topics
 //! messages: 0 …  the numbers in bodies   (subscription + 1) · 1,000,000,000 + number …  its copies
 //! ```
 
 /// The number of the queue of dead letters of a queue is that of the queue plus this.
 pub const DEAD_LETTERS: usize = 1_000;
+
+/// The FIFO queue that is used through SQS, for which its name has to end in `.fifo`.
+pub const SQS_FIFO: usize = 501;
 
 /// The number of a subscription that consumers read is its own plus this.
 pub const SUBSCRIPTIONS: usize = 100_000;

@@ -5,6 +5,19 @@ use serde_json::{Value, json};
 
 use super::{ApiRequest, Outcome, body_of};
 
+/// A receive in a FIFO queue, which can be repeated.
+#[derive(Clone, Debug)]
+pub struct FifoReceive {
+    /// Max messages.
+    pub limit: u64,
+    /// Seconds for which the messages are hidden.
+    pub ttl: u64,
+    /// Seconds for which it waits for a message.
+    pub wait: u64,
+    /// The id by which it is recognized when it is repeated.
+    pub attempt: String,
+}
+
 impl Outcome {
     /// Returns the outcome of an error of SQS, by the table in `docs/reference/errors.md`: only `InternalFailure` may
     /// have been carried out.
@@ -33,6 +46,26 @@ impl ApiRequest {
     pub fn receive_messages(queue: &str, limit: u64, ttl: u64, wait: u64) -> Self {
         let body = json!({"MaxNumberOfMessages": limit, "VisibilityTimeout": ttl, "WaitTimeSeconds": wait});
         Self { wait, ..Self::sqs("ReceiveMessage", queue, body) }
+    }
+
+    /// Sends a message of a group to a FIFO queue, with its number as the deduplication id.
+    pub fn send_in_group(queue: &str, number: u64, group: &str) -> Self {
+        let body = json!({
+            "MessageBody": body_of(number).to_string(),
+            "MessageGroupId": group,
+            "MessageDeduplicationId": number.to_string(),
+        });
+        Self::sqs("SendMessage", queue, body)
+    }
+
+    /// Receives messages of a FIFO queue.
+    pub fn receive_in_order(queue: &str, receive: &FifoReceive) -> Self {
+        let FifoReceive { limit, ttl, wait, attempt } = receive;
+        let mut request = Self::receive_messages(queue, *limit, *ttl, *wait);
+        if let Some(body) = &mut request.body {
+            body["ReceiveRequestAttemptId"] = json!(attempt);
+        }
+        request
     }
 
     /// Deletes the message of a receipt.

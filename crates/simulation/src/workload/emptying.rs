@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{RECOVERY, Workload};
 use crate::client::{Client, pool_name, queue_name};
-use crate::history::{Certainty, DEAD_LETTERS, HeldMessage};
+use crate::history::{Certainty, DEAD_LETTERS, HeldMessage, SQS_FIFO};
 use crate::requests::{ApiRequest, Outcome};
 use crate::scenario::Verb;
 
@@ -21,6 +21,9 @@ impl Workload {
         }
         for queue in 0..self.scenario.queues {
             self.empty_queue(&client, queue).await;
+        }
+        if self.scenario.verbs.has(Verb::SqsFifo) {
+            self.empty_queue(&client, SQS_FIFO).await;
         }
         if self.scenario.verbs.has(Verb::DeadLetters) {
             for queue in 0..self.scenario.queues {
@@ -44,6 +47,9 @@ impl Workload {
             for queue in 0..self.scenario.queues {
                 self.await_unclaimed(&client, &queue_name(offset + queue)).await;
             }
+        }
+        if self.scenario.verbs.has(Verb::SqsFifo) {
+            self.await_unclaimed(&client, &queue_name(SQS_FIFO)).await;
         }
     }
 

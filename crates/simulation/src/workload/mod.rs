@@ -2,6 +2,7 @@
 //!
 //! - `worker` is one client and its steps; `settles` and `receipts` have those of settles and of SQS.
 //! - `subscriptions` has topics and subscriptions, and the end of these.
+//! - `fifo_receives` has the steps of SQS in a FIFO queue.
 //! - `holds` has the holds and releases of queues, groups, pools and the project.
 //! - `quotas` has the changes of the quota, and what must be true of it at the end.
 //! - `ending_holds` has a hold that ends while a claim waits.
@@ -14,6 +15,7 @@
 mod circles;
 mod emptying;
 mod ending_holds;
+mod fifo_receives;
 mod holds;
 mod own_queues;
 mod probes;
@@ -33,7 +35,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, pool_name, queue_name};
 use crate::cluster::Cluster;
-use crate::history::{DEAD_LETTERS, History};
+use crate::history::{DEAD_LETTERS, History, SQS_FIFO};
 use crate::requests::{ApiRequest, LONG_TTL, Outcome};
 use crate::scenario::{Scenario, Verb};
 use crate::world::World;
@@ -133,6 +135,12 @@ impl Workload {
         }
         if self.scenario.verbs.has(Verb::Subscriptions) {
             self.create_topics(&client).await;
+        }
+        if self.scenario.verbs.has(Verb::SqsFifo) {
+            let durability = if self.scenario.verbs.has(Verb::Relaxed) { "relaxed" } else { "sync" };
+            let attributes =
+                json!({"_fifo": true, "_default_message_ttl": LONG_TTL, "_durability": durability});
+            self.create_queue(&client, SQS_FIFO, attributes).await;
         }
         if self.scenario.verbs.has(Verb::Circles) {
             self.create_circle(&client).await;

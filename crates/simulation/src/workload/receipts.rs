@@ -6,12 +6,17 @@ use super::worker::Worker;
 
 impl Worker {
     pub(super) async fn send_message(&self, queue: usize) {
+        self.client.send_message(queue, self.next_sqs_number(), self.some_delay()).await;
+    }
+
+    /// Returns the number of a message of SQS, which has no time for which it is kept.
+    pub(super) fn next_sqs_number(&self) -> u64 {
         let mut number = self.next_number();
         // A message of SQS has no time for which it is kept.
         while is_kept(&self.scenario.verbs, number) {
             number = self.next_number();
         }
-        self.client.send_message(queue, number, self.some_delay()).await;
+        number
     }
 
     pub(super) async fn receive(&mut self, queue: usize) {

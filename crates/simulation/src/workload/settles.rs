@@ -2,7 +2,7 @@
 
 use super::worker::Worker;
 use crate::client::{PlannedEntry, queue_name};
-use crate::history::{DEAD_LETTERS, Effect, HeldMessage, SINKS, filled_by};
+use crate::history::{DEAD_LETTERS, Effect, HeldMessage, SINKS, SQS_FIFO, filled_by};
 use crate::requests::{Posting, SettleEntry, Verdict};
 use crate::scenario::{Verb, Verbs};
 
@@ -71,7 +71,8 @@ impl Worker {
             0..=3 => (Verdict::Done, Effect::Removed),
             4 | 5 => (Verdict::Retry(seconds), Effect::Returned(seconds)),
             6 => {
-                let has_dead_letters = self.scenario.verbs.has(Verb::DeadLetters) && !is_copy;
+                let has_dead_letters =
+                    self.scenario.verbs.has(Verb::DeadLetters) && !is_copy && queue != SQS_FIFO;
                 let effect =
                     if has_dead_letters { Effect::Moved(DEAD_LETTERS + queue) } else { Effect::Removed };
                 (Verdict::Fail, effect)

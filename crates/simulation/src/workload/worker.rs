@@ -76,6 +76,9 @@ impl Worker {
         if self.scenario.verbs.has(Verb::Quotas) && self.world.below(20) == 0 {
             return self.change_quota();
         }
+        if self.scenario.verbs.has(Verb::SqsFifo) && self.world.below(4) == 0 {
+            return self.use_fifo_of_sqs().await;
+        }
         if self.scenario.verbs.has(Verb::Circles) && self.world.below(8) == 0 {
             return self.use_circle().await;
         }
@@ -214,7 +217,7 @@ impl Worker {
         }
     }
 
-    async fn claim(&mut self, queue: usize) {
+    pub(super) async fn claim(&mut self, queue: usize) {
         let ttl = CLAIM_TTLS[self.pick(CLAIM_TTLS.len())];
         let wait = if self.world.below(4) == 0 { 1 + self.world.below(20) } else { 0 };
         let limit = 1 + self.world.below(6);
