@@ -380,7 +380,8 @@ fn lease(ttl: u64) -> Duration {
     Duration::from_millis(ttl * 10 * LEASE_PERCENT)
 }
 
-fn certainty(outcome: &Outcome) -> Certainty {
+/// Returns whether a request was carried out, by its outcome.
+pub fn certainty(outcome: &Outcome) -> Certainty {
     match outcome {
         Outcome::Done(_) => Certainty::Done,
         Outcome::Missing | Outcome::Refused(_) => Certainty::NotDone,

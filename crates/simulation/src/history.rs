@@ -12,6 +12,7 @@ mod quotas;
 mod records;
 mod requeues;
 mod settles;
+mod subscription_changes;
 mod subscription_terms;
 mod subscriptions;
 #[cfg(test)]
@@ -28,6 +29,7 @@ pub use places::{
 };
 pub use records::{Certainty, HeldClaim, HeldMessage, LATEST, PostTerms, Span};
 pub use settles::{Effect, EntryAnswer, SettleTerms};
+pub use subscription_changes::{ChangeHistory, ChangedTerms};
 pub use subscription_terms::{
     Bound, CopyCounts, FoundSubscription, FullEffect, POST_MESSAGES, SubscriptionTerms,
 };

@@ -13,7 +13,7 @@ use crate::world::Loss;
 
 pub use settles::{SettleEntry, Verdict};
 pub use sqs::FifoReceive;
-pub use subscriptions::NewSubscription;
+pub use subscriptions::{NewSubscription, options_of};
 
 /// Seconds that messages live which stay for the whole run: two weeks.
 pub const LONG_TTL: u64 = 1_209_600;

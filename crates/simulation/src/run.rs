@@ -143,6 +143,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     workload.await_redrives().await;
     workload.check_unclaimed().await;
     workload.empty_circle().await;
+    workload.empty_changing().await;
     workload.empty_queues().await;
     workload.run_probes().await;
     workload.wait_across_hold_end().await;

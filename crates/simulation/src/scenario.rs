@@ -176,6 +176,8 @@ pub enum Verb {
     Circles,
     /// A FIFO queue is used through SQS.
     SqsFifo,
+    /// The terms of a subscription change beside posts.
+    SubscriptionChanges,
 }
 
 impl Verb {
@@ -215,6 +217,7 @@ impl Verb {
         (Self::Requeues, 6),
         (Self::Circles, 9),
         (Self::SqsFifo, 6),
+        (Self::SubscriptionChanges, 7),
     ];
 
     /// The verbs that may refuse a request although nothing fails.
@@ -276,6 +279,7 @@ impl Verbs {
         }
         if self.has(Verb::Relaxed) || self.has(Verb::PoolRemovals) {
             self.remove(Verb::Circles);
+            self.remove(Verb::SubscriptionChanges);
         }
         if self.has(Verb::PoolRemovals) {
             self.remove(Verb::SqsFifo);

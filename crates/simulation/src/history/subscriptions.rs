@@ -13,7 +13,7 @@ use super::subscription_terms::{CopyCounts, FoundSubscription, FullEffect, Subsc
 use super::{Certainty, History, LATEST, PostTerms, Span, count};
 
 /// The longest time for which an ended subscription stays because its slot is not served.
-const MAX_STAY: Duration = Duration::from_secs(120);
+pub(super) const MAX_STAY: Duration = Duration::from_secs(120);
 
 /// The history of a subscription.
 #[derive(Clone, Debug)]

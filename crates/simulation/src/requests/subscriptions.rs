@@ -17,21 +17,27 @@ pub struct NewSubscription {
 
 impl NewSubscription {
     fn body(&self) -> Value {
-        let mut options = json!({});
-        if let Some(kind) = self.terms.filter {
-            options["filter"] = json!({"kind": [kind]});
-            options["filter_scope"] = json!("body");
-        }
+        let mut options = options_of(self.terms.filter, self.terms.bound);
         if self.terms.is_from_oldest {
             options["from"] = json!("oldest");
-        }
-        if let Some(Bound { messages, overflow }) = self.terms.bound {
-            options["max_messages"] = json!(messages);
-            options["overflow"] = json!(overflow.name());
         }
         let ttl = self.terms.ttl.unwrap_or(LONG_TTL);
         json!({"subscriber": self.subscriber, "ttl": ttl, "options": options})
     }
+}
+
+/// Returns the options of a subscription of a kind of messages, or of all, with a bound.
+pub fn options_of(filter: Option<u64>, bound: Option<Bound>) -> Value {
+    let mut options = json!({});
+    if let Some(kind) = filter {
+        options["filter"] = json!({"kind": [kind]});
+        options["filter_scope"] = json!("body");
+    }
+    if let Some(Bound { messages, overflow }) = bound {
+        options["max_messages"] = json!(messages);
+        options["overflow"] = json!(overflow.name());
+    }
+    options
 }
 
 impl ApiRequest {
@@ -48,6 +54,16 @@ impl ApiRequest {
     /// Creates a subscription of a queue or a topic from its body.
     pub fn create_subscription_of(source: &str, body: Value) -> Self {
         Self::new(Method::POST, format!("{}/subscriptions", path_of(source)), Some(body))
+    }
+
+    /// Changes a subscription.
+    pub fn change_subscription(address: &str, body: Value) -> Self {
+        Self::new(Method::PATCH, path_of(address), Some(body))
+    }
+
+    /// Reads a subscription.
+    pub fn get_subscription(address: &str) -> Self {
+        Self::new(Method::GET, path_of(address), None)
     }
 
     /// Deletes a subscription.

@@ -3,6 +3,7 @@
 //! - `worker` is one client and its steps; `settles` and `receipts` have those of settles and of SQS.
 //! - `subscriptions` has topics and subscriptions, and the end of these.
 //! - `fifo_receives` has the steps of SQS in a FIFO queue.
+//! - `subscription_changes` has a subscription whose terms change.
 //! - `holds` has the holds and releases of queues, groups, pools and the project.
 //! - `quotas` has the changes of the quota, and what must be true of it at the end.
 //! - `ending_holds` has a hold that ends while a claim waits.
@@ -23,6 +24,7 @@ mod quotas;
 mod races;
 mod receipts;
 mod settles;
+mod subscription_changes;
 mod subscriptions;
 mod worker;
 
@@ -35,7 +37,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, pool_name, queue_name};
 use crate::cluster::Cluster;
-use crate::history::{DEAD_LETTERS, History, SQS_FIFO};
+use crate::history::{ChangeHistory, DEAD_LETTERS, History, SQS_FIFO};
 use crate::requests::{ApiRequest, LONG_TTL, Outcome};
 use crate::scenario::{Scenario, Verb};
 use crate::world::World;
@@ -71,6 +73,10 @@ struct Shared {
     own_queues: Mutex<Vec<String>>,
     /// What is known of the messages of the circle. Held for one change.
     circle: Mutex<CircleHistory>,
+    /// The address of the subscription whose terms change, once it is there.
+    changing: Mutex<Option<String>>,
+    /// What is known of it. Held for one change.
+    changes: Mutex<ChangeHistory>,
 }
 
 /// A break of all clients but the one that has it. It ends with its drop.
@@ -135,6 +141,9 @@ impl Workload {
         }
         if self.scenario.verbs.has(Verb::Subscriptions) {
             self.create_topics(&client).await;
+        }
+        if self.has_changing() {
+            self.create_changing(&client).await;
         }
         if self.scenario.verbs.has(Verb::SqsFifo) {
             let durability = if self.scenario.verbs.has(Verb::Relaxed) { "relaxed" } else { "sync" };

@@ -12,7 +12,6 @@ impl Worker {
     /// Returns the number of a message of SQS, which has no time for which it is kept.
     pub(super) fn next_sqs_number(&self) -> u64 {
         let mut number = self.next_number();
-        // A message of SQS has no time for which it is kept.
         while is_kept(&self.scenario.verbs, number) {
             number = self.next_number();
         }

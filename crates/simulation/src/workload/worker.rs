@@ -79,6 +79,9 @@ impl Worker {
         if self.scenario.verbs.has(Verb::SqsFifo) && self.world.below(4) == 0 {
             return self.use_fifo_of_sqs().await;
         }
+        if self.scenario.verbs.has(Verb::SubscriptionChanges) && self.world.below(6) == 0 {
+            return self.use_changing().await;
+        }
         if self.scenario.verbs.has(Verb::Circles) && self.world.below(8) == 0 {
             return self.use_circle().await;
         }
