@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Catalogue, Schema, System, failed, from_json, layout, to_json};
+use super::{Catalogue, Schema, System, empty_tree, failed, from_json, layout, to_json};
 use angarium_coordination::{Mode, Op, Refusal, TreeError, numbered};
 use angarium_core::error::{Error, Part};
 
@@ -179,7 +179,7 @@ impl Catalogue {
     pub async fn registry(&self) -> Result<Registry, Error> {
         // Read first, so that every replica that joined before this version is in the list.
         let node = self.node(layout::SYSTEM).await?;
-        let node = node.ok_or_else(|| Error::unavailable(Part::Coordination, "the tree is empty"))?;
+        let node = node.ok_or_else(empty_tree)?;
         let names = self.tree.children(layout::REPLICAS).await.map_err(failed)?;
         let paths: Vec<String> = names.iter().map(|name| layout::replica(name)).collect();
         let nodes = self.tree.get_many(&paths).await.map_err(failed)?;

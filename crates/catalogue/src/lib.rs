@@ -137,6 +137,10 @@ impl Catalogue {
     }
 }
 
+fn empty_tree() -> Error {
+    Error::unavailable(Part::Coordination, "the tree is empty")
+}
+
 /// Converts an error of the tree.
 fn failed(error: TreeError) -> Error {
     match error {

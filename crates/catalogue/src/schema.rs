@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Catalogue, System, failed};
+use super::{Catalogue, System, empty_tree, failed, from_json, layout};
 use angarium_coordination::{Refusal, TreeError};
 use angarium_core::error::{Error, Part};
 
@@ -83,6 +83,17 @@ impl Catalogue {
     /// Returns whether this process has seen that records of format `needed` may be written.
     pub fn is_in_force(&self, needed: Schema) -> bool {
         self.in_force.0.load(Ordering::Acquire) >= needed.0
+    }
+
+    /// Reads the format in force, unless this process has seen the newest one that it knows. Called once a slot is acquired:
+    /// an earlier owner may have written records of a format that this process has not seen in force.
+    pub async fn read_schema(&self) -> Result<(), Error> {
+        if !self.is_in_force(Schema::KNOWN) {
+            let node = self.node(layout::SYSTEM).await?.ok_or_else(empty_tree)?;
+            let system: System = from_json(&node)?;
+            self.note_in_force(Schema(system.schema));
+        }
+        Ok(())
     }
 
     /// Records a format that was seen in force.

@@ -11,7 +11,7 @@ use crate::faults::{Fault, FaultRates};
 use crate::scheduler::Policy;
 
 /// Seeds that have failed with the present workload. Every round begins with them.
-pub const REGRESSIONS: &[u64] = &[425, 7_285, 50_096, 50_193];
+pub const REGRESSIONS: &[u64] = &[425, 2_037, 7_285, 50_096, 50_193];
 
 /// Faults of requests, which are drawn for each request, and their greatest rates.
 const REQUEST_FAULTS: &[(Fault, u32)] = &[

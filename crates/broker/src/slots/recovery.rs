@@ -198,16 +198,18 @@ impl Slots {
         self.load(owned, taken).await.map(Some)
     }
 
-    /// Returns an acquired slot with its claims and holds. Holds of pools and projects are read after the commit that
-    /// acquired it: an owner that takes a slot later than such a hold knows it.
+    /// Returns an acquired slot with its claims and holds. Holds of pools and projects, and the format in force, are read
+    /// after the commit that acquired it: an owner that takes a slot later than such a hold knows it, and it understands
+    /// what earlier owners have written.
     pub(crate) async fn load(&self, owned: OwnedSlot, taken: RecoveryPace) -> Result<Arc<Slot>, Error> {
         let epoch = Epoch { generation: self.0.replica.generation, transaction: owned.transaction };
         let catalogue = &self.0.replica.catalogue;
-        let (claims, holds, group_holds, ()) = tokio::try_join!(
+        let (claims, holds, group_holds, (), ()) = tokio::try_join!(
             catalogue.claims(&owned),
             catalogue.holds(&owned),
             catalogue.group_holds(&owned),
-            self.read_shared_holds()
+            self.read_shared_holds(),
+            catalogue.read_schema()
         )?;
         let found = SlotRecords { claims, holds, group_holds };
         let no_expiry_before = self.0.replica.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
