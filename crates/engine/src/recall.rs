@@ -15,6 +15,10 @@ use angarium_core::ids::{ClaimId, MessageId};
 pub(super) struct Recalls(VecDeque<(MessageId, ClaimId)>);
 
 impl Recalls {
+    fn has(&self, id: MessageId, claim: ClaimId) -> bool {
+        !self.0.is_empty() && self.0.contains(&(id, claim))
+    }
+
     /// A message was not removed after all.
     pub(super) fn forget(&mut self, id: MessageId) {
         self.0.retain(|(recalled, _)| *recalled != id);
@@ -35,8 +39,18 @@ impl QueueEngine {
         true
     }
 
-    /// Whether a message was recalled from this claim.
+    /// Whether a message was recalled from this claim, durably.
     pub fn is_recalled(&self, id: MessageId, claim: ClaimId) -> bool {
-        !self.recalls.0.is_empty() && self.recalls.0.contains(&(id, claim))
+        self.recalls.has(id, claim) && !self.is_known_hidden(id)
+    }
+
+    /// Whether a recall of a message from this claim is not durable yet: the claim may hold the message still.
+    pub(super) fn is_being_recalled(&self, id: MessageId, claim: ClaimId) -> bool {
+        self.recalls.has(id, claim) && self.is_known_hidden(id)
+    }
+
+    /// Whether memory has the header of a hidden message: not of one that is removed again after its removal.
+    fn is_known_hidden(&self, id: MessageId) -> bool {
+        self.hidden.get(&id).is_some_and(|hidden| hidden.header.is_some())
     }
 }

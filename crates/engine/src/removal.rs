@@ -42,6 +42,9 @@ impl QueueEngine {
         if claim.is_some_and(|claim| self.is_recalled(id, claim)) {
             return Err(Error::Gone(id));
         }
+        if claim.is_some_and(|claim| self.is_being_recalled(id, claim)) {
+            return Err(changing_error());
+        }
         match self.remove_known(id, claim, now) {
             Some(decided) => decided,
             None => match self.in_transfer.has(id) {

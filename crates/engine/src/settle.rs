@@ -23,7 +23,7 @@ use angarium_core::time::Timestamp;
 pub enum SettleStart {
     /// Write the outcome, then report it.
     Begun(HeldMessage),
-    /// Another request is changing the claim: ask again after that.
+    /// Another request is changing the claim, or removes the message: ask again after that.
     Busy,
     /// The claim does not hold the message. It may have settled it before.
     NotHeld,
@@ -64,6 +64,11 @@ impl QueueEngine {
     pub fn begin_settle(&mut self, id: MessageId, claim: ClaimId, now: Timestamp) -> SettleStart {
         if self.is_recalled(id, claim) {
             return SettleStart::Recalled;
+        }
+        let is_removing =
+            self.hidden.get(&id).is_some_and(|hidden| hidden.why == HiddenReason::Removing(Some(claim)));
+        if is_removing || self.is_being_recalled(id, claim) {
+            return SettleStart::Busy;
         }
         let Some(held) = self.claims.get_mut(claim) else { return SettleStart::NotHeld };
         let Some(hidden) = self.hidden.get_mut(&id) else { return SettleStart::NotHeld };

@@ -411,6 +411,7 @@ impl Slot {
             Outcome::Done => self.count_backlogs(pool, &writes).await,
             Outcome::NotDone | Outcome::Full | Outcome::Damaged | Outcome::Unknown => Vec::new(),
         };
+        let removes = writes.iter().flat_map(Write::parts).any(|part| !part.2.changes().removes.is_empty());
         let mut state = self.lock();
         // The reservation of a write with an unknown outcome stays, as does that of a slot being recovered: recovery
         // counts the slot again.
@@ -439,6 +440,11 @@ impl Slot {
                     state.serve(&at);
                 }
             }
+        }
+        drop(state);
+        // Settles wait for the removal of their message.
+        if removes {
+            self.changed.notify_waiters();
         }
     }
 

@@ -7,11 +7,12 @@ use angarium_core::names::QueueRef;
 use angarium_core::settle::{MessageState, Requeue, SettleEntry, Verdict};
 
 use super::deadletters::Lives;
-use super::faulty::Fault;
+use super::faulty::Fault::{self, Held, HeldAndLost, NotSent};
 use super::metrics::value;
 use super::outcomes::faulty;
 use super::requeue::{done, failed, post_kept, settled};
 use super::settle::{entry, forwarding, hold, name, settle_one, status};
+use super::transfers::until;
 use super::{limit, queue, terms, whole};
 
 const DONE: Verdict = Verdict::Done { result: None };
@@ -81,6 +82,43 @@ async fn failed_recall_leaves_message_with_its_holder() {
     assert!(refused.nothing_written() && faulty.pool.is_done(), "{refused:?}");
     assert_eq!(whole.broker.claim_held(&q, claim).await.unwrap(), ids);
     settle_one(&whole.broker, &q, claim, entry(ids[0], DONE)).await.unwrap();
+}
+
+/// The holder was told that the message was gone, and then it was not removed. So it was when the holder itself had
+/// deleted the message.
+#[tokio::test(flavor = "multi_thread")]
+async fn settle_waits_for_outcome_of_removal() {
+    for (is_recall, is_durable) in [(true, false), (true, true), (false, false), (false, true)] {
+        let faulty = faulty().await;
+        let (broker, q) = (&faulty.whole.broker, queue("q"));
+        let id = faulty.whole.post(&q, 1, 3_600).await[0];
+        let (claim, _) = hold(broker, &q).await;
+        let faults = if is_durable { [Held].to_vec() } else { [&[HeldAndLost][..], &[NotSent; 5]].concat() };
+        faulty.pool.next(&faults);
+        let removal = async {
+            match is_recall {
+                true => broker.message_recall(&q, id).await,
+                false => broker.message_delete(&q, id, Some(claim)).await,
+            }
+        };
+        let deletion = async {
+            until("nothing is removed", async || faulty.pool.left() < faults.len()).await;
+            let deleted = if is_recall { delete(broker, &q, id, claim).await } else { Some(ErrorCode::Busy) };
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            faulty.pool.release();
+            deleted
+        };
+        let settle = async {
+            until("nothing is removed", async || faulty.pool.left() < faults.len()).await;
+            settle_one(broker, &q, claim, entry(id, DONE)).await.map_err(|error| error.error_code())
+        };
+        let (removed, deleted, settled) = tokio::join!(removal, deletion, settle);
+        assert_eq!(deleted, Some(ErrorCode::Busy), "the removal has no outcome");
+        assert_eq!((removed.is_ok(), settled.is_ok()), (is_durable, !is_durable), "recall: {is_recall}");
+        let gone = if is_recall { ErrorCode::Gone } else { ErrorCode::NotFound };
+        assert_eq!(settled.err(), is_durable.then_some(gone));
+        assert!(status(broker, &q, id).await.is_none());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

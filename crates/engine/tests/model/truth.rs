@@ -297,7 +297,8 @@ impl Truth {
     pub fn judge(&self, id: MessageId, claim: Option<ClaimId>, now: Timestamp) -> Verdict {
         let is_live = |claim| self.claims.get(&claim).is_some_and(|lease| lease.is_live(now));
         if claim.is_some_and(|claim| self.recalled.contains(&(id, claim))) {
-            return Verdict::Recalled;
+            let is_decided = !self.messages.contains_key(&id);
+            return if is_decided { Verdict::Recalled } else { Verdict::Changing };
         }
         let Some(known) = self.messages.get(&id) else {
             if self.requeued_unknown.contains_key(&id) {

@@ -28,13 +28,17 @@ pub enum RequeueVerdict {
 /// Settles.
 impl Truth {
     pub fn judge_settle(&self, id: MessageId, claim: ClaimId, now: Timestamp) -> SettleVerdict {
+        let known = self.messages.get(&id);
         if self.recalled.contains(&(id, claim)) {
-            return SettleVerdict::Recalled;
+            return if known.is_some() { SettleVerdict::Busy } else { SettleVerdict::Recalled };
         }
-        let known = self.messages.get(&id).filter(|known| known.removals == 0);
-        let Some(state) = known.map(|known| known.state).filter(|state| state.holder() == Some(claim)) else {
+        let Some(known) = known.filter(|known| known.state.holder() == Some(claim)) else {
             return SettleVerdict::NotHeld;
         };
+        if known.removals > 0 {
+            return SettleVerdict::Busy;
+        }
+        let state = known.state;
         let lease = &self.claims[&claim];
         match state {
             MessageState::Claimed(_) if lease.is_changing => SettleVerdict::Busy,
