@@ -26,8 +26,8 @@ pub enum ReceiptStatus {
     Changing,
     /// The message is not in memory: only the pool knows whether it exists.
     AskPool,
-    /// The message is being removed.
-    Gone,
+    /// The message is being removed: whether it exists is known after that.
+    Removing,
 }
 
 /// Result of a request to split messages off a claim.
@@ -77,7 +77,7 @@ impl QueueEngine {
             | HiddenReason::Publishing
             | HiddenReason::Leaving
             | HiddenReason::Copying => ReceiptStatus::Over,
-            HiddenReason::Removing(_) => ReceiptStatus::Gone,
+            HiddenReason::Removing(_) => ReceiptStatus::Removing,
         }
     }
 

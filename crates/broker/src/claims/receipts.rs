@@ -200,6 +200,7 @@ impl Claims {
         }
         match self.found(queue, receipt).await? {
             ReceiptTarget::Held(_)
+            | ReceiptTarget::Removing
             | ReceiptTarget::Other(VisibilityResult::Done | VisibilityResult::Gone) => Ok(()),
             // Never in a FIFO queue.
             ReceiptTarget::Changing => Err(being_claimed()),
@@ -299,7 +300,7 @@ impl Claims {
     }
 
     /// Gives the same time to several messages, together for messages of one claim. Messages whose claims are being
-    /// written or released are left for the next pass, so that they delay no others.
+    /// written or released, or that are being removed, are left for the next pass, so that they delay no others.
     async fn change_alike(
         &self,
         queue: &QueueHandle,
@@ -314,7 +315,7 @@ impl Claims {
                     held.entry(claim).or_default().push((index, receipt.message));
                     continue;
                 }
-                Ok(ReceiptTarget::Changing) => {
+                Ok(ReceiptTarget::Changing | ReceiptTarget::Removing) => {
                     changing.push(IndexedReceipt { index, receipt });
                     continue;
                 }
@@ -344,7 +345,7 @@ impl Claims {
             ReceiptStatus::Holds(claim) => ReceiptTarget::Held(claim),
             ReceiptStatus::Over => ReceiptTarget::Other(VisibilityResult::Over),
             ReceiptStatus::Changing => ReceiptTarget::Changing,
-            ReceiptStatus::Gone => ReceiptTarget::Other(VisibilityResult::Gone),
+            ReceiptStatus::Removing => ReceiptTarget::Removing,
             ReceiptStatus::AskPool => match queue.message_state(receipt.message).await? {
                 Some(_) => ReceiptTarget::Other(VisibilityResult::Over),
                 None => ReceiptTarget::Other(VisibilityResult::Gone),
@@ -383,6 +384,8 @@ enum ReceiptTarget {
     Held(ClaimId),
     /// A claim of its message is being written or released.
     Changing,
+    /// Its message is being removed.
+    Removing,
     /// Its message is under no claim of the receipt, for this reason.
     Other(VisibilityResult),
 }

@@ -16,7 +16,7 @@ use angarium_storage::embedded::EmbeddedPool;
 use super::deadletters::FOR_EVER;
 use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
 use super::queue_list::filter;
-use super::{MAX_WAIT, Whole, limit, one_pool, queue, replica, terms};
+use super::{MAX_WAIT, Whole, limit, metadata, one_pool, queue, replica, terms};
 
 /// A broker whose tree and pool fail as planned.
 pub(super) struct Faulty {
@@ -248,25 +248,63 @@ async fn visibility_change_in_doubt_keeps_slot_open() {
     }
 }
 
+fn visible(seconds: i64) -> Visibility {
+    Visibility::new(seconds, "").unwrap()
+}
+
+/// Receives one message for 30 seconds. Returns its handle.
+async fn receive(broker: Broker) -> String {
+    let asked = Receive {
+        limit: limit(1),
+        visibility: Some(visible(30)),
+        wait: None,
+        waited: Duration::ZERO,
+        in_flight: 100,
+        attempt: None,
+    };
+    let ReceiveResult { messages, delivery_guard } =
+        broker.receive(&queue("q"), asked).await.unwrap().unwrap();
+    delivery_guard.into_iter().for_each(|mut delivery_guard| delivery_guard.done());
+    messages.into_iter().next().unwrap().1
+}
+
+/// The client was told that the message was gone, and then it was not removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn visibility_change_waits_for_outcome_of_delete() {
+    for is_fifo in [false, true] {
+        for is_durable in [false, true] {
+            let faulty = faulty().await;
+            let (broker, q) = (&faulty.whole.broker, queue("q"));
+            if is_fifo {
+                broker.queue_create(&q, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+            }
+            faulty.whole.post(&q, 1, 43_200).await;
+            let handle = receive(broker.clone()).await;
+            let lost = [&[Fault::HeldAndLost][..], &[Fault::NotSent; 5]].concat();
+            let faults = if is_durable { vec![Fault::Held] } else { lost };
+            faulty.pool.next(&faults);
+            let change = async {
+                until(async || faulty.pool.left() < faults.len()).await;
+                broker.receipts_change(&q, &[(&handle, visible(600))]).await.unwrap().remove(0).unwrap()
+            };
+            let release = async {
+                until(async || faulty.pool.left() < faults.len()).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                faulty.pool.release();
+            };
+            let handles = [handle.as_str()];
+            let (deleted, changed, ()) = tokio::join!(broker.receipts_delete(&q, &handles), change, release);
+            assert_eq!(deleted.unwrap()[0].is_ok(), is_durable);
+            let expected = if is_durable { VisibilityResult::Gone } else { VisibilityResult::Done };
+            assert_eq!(changed, expected, "ordered: {is_fifo}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn earlier_receipt_waits_for_receive_being_written() {
     let faulty = faulty().await;
     let (broker, q) = (faulty.whole.broker.clone(), queue("q"));
-    let visible = |seconds: i64| Visibility::new(seconds, "").unwrap();
-    let receive = |broker: Broker| async move {
-        let asked = Receive {
-            limit: limit(1),
-            visibility: Some(Visibility::new(30, "").unwrap()),
-            wait: None,
-            waited: Duration::ZERO,
-            in_flight: 100,
-            attempt: None,
-        };
-        let ReceiveResult { messages, delivery_guard } =
-            broker.receive(&queue("q"), asked).await.unwrap().unwrap();
-        delivery_guard.into_iter().for_each(|mut delivery_guard| delivery_guard.done());
-        messages.into_iter().next().unwrap().1
-    };
     faulty.whole.post(&q, 2, 43_200).await;
     let (earlier, held) = (receive(broker.clone()).await, receive(broker.clone()).await);
     broker.receipts_change(&q, &[(&earlier, visible(0))]).await.unwrap().remove(0).unwrap();

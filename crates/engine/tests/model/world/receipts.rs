@@ -112,7 +112,7 @@ impl World {
             let attempts = known.header.grant();
             let worth = self.engine.worth(*id, attempts, self.now, self.now);
             let is_right = match known.state {
-                _ if known.removals > 0 => worth == ReceiptStatus::Gone,
+                _ if known.removals > 0 => worth == ReceiptStatus::Removing,
                 MessageState::Claimed(claim) => {
                     let lease = &self.truth.claims[&claim];
                     let is_live = lease.ending.is_none() && self.now < lease.expires;
