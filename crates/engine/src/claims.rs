@@ -248,4 +248,10 @@ impl QueueEngine {
         };
         claim.messages.iter().all(is_held).then(|| (claim_id, attempt.clone()))
     }
+
+    /// Whether new terms of the claim of a receive are being written: whether it can be repeated is known after that.
+    pub fn is_renewing(&self, id: &AttemptId) -> bool {
+        let claim = self.claims.attempts.get(id).and_then(|claim| self.claims.get(*claim));
+        claim.is_some_and(|claim| claim.is_renewing)
+    }
 }

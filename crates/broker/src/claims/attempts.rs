@@ -10,8 +10,10 @@ use angarium_core::error::Error;
 use angarium_core::group::AttemptId;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
+use angarium_engine::QueueEngine;
 
 use crate::claims::Claims;
+use crate::claims::change_wait::ChangeWait;
 use crate::claims::create::ClaimView;
 
 /// A receive that is repeated.
@@ -33,7 +35,15 @@ impl Claims {
         let queue = self.0.slots.queue(at).await?;
         let Some(queue) = self.0.open_queues.open(&queue).await? else { return Ok(None) };
         let time = self.0.slots.claim_time();
-        let found = queue.decide(|engine| engine.attempt(id, time)).ok_or_else(|| queue.closed())?;
+        let wait = ChangeWait::begin();
+        let found = loop {
+            let changed = queue.slot().claim_changed();
+            let look = |engine: &mut QueueEngine| (engine.attempt(id, time), engine.is_renewing(id));
+            match queue.decide(look).ok_or_else(|| queue.closed())? {
+                (None, true) => wait.next(changed).await?,
+                (found, _) => break found,
+            }
+        };
         let Some((claim, attempt)) = found else { return Ok(None) };
         let (received, messages) = (attempt.received, attempt.messages);
         let renewed = self.claim_renew_as(at, claim, visibility.terms(), Some(attempt)).await;

@@ -1,5 +1,9 @@
 //! Reading and renewing a claim.
 
+use std::time::Duration;
+
+use tracing::{info, warn};
+
 use angarium_catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use angarium_core::claim::ClaimTerms;
 use angarium_core::error::{Error, Resource};
@@ -12,6 +16,7 @@ use angarium_core::receipt::Attempt;
 use crate::claims::Claims;
 use crate::claims::change_wait::ChangeWait;
 use crate::claims::create::ClaimView;
+use crate::limits;
 use crate::messages::view::{MessageView, ViewedAt};
 use crate::slot::claims::{BegunRenewal, ClaimStep, NewClaim, retry_at};
 use crate::slot::queue_handle::{EngineReading, QueueHandle};
@@ -132,11 +137,33 @@ impl Claims {
             Ok(true) => (Ok(()), queue.renewed(renewed)),
             Ok(false) => (Err(no_claim(id)), queue.renew_failed(id, again)),
             Err(error) if error.nothing_written() => (Err(error), queue.renew_failed(id, again)),
-            // The record may have either terms. In memory the claim lasts as long as the new terms allow: an earlier
-            // end would break a promise that may have been recorded.
-            Err(error) => (Err(error), queue.renewed(renewed)),
+            Err(error) => {
+                let (claims, own) = (self.clone(), queue.clone());
+                let resolve = async move { claims.resolve_renewal(&own, renewed, record).await };
+                queue.slot().clone().spawn(resolve);
+                return Err(error);
+            }
         };
         result.and_then(|()| is_open.ok_or_else(|| queue.closed().into_unknown()))
+    }
+
+    /// Repeats a renewal with an unknown outcome until the outcome is known, the slot is recovered or served elsewhere, or
+    /// the service stops. Meanwhile the record may have either terms: readers see the old ones, and the claim does not end.
+    async fn resolve_renewal(&self, queue: &QueueHandle, renewed: NewClaim, record: ClaimRecord) {
+        let (slot, id) = (queue.slot(), renewed.id);
+        warn!(slot = slot.owned.slot.0, claim = %id, "claim renewal in doubt");
+        let pause = Duration::from_secs(limits::RETRY_SECONDS.into());
+        while self.0.replica.sleep_tick(pause).await && slot.check_served().is_ok() {
+            // Commits reach the tree in order, so an answer settles the first attempt too.
+            match self.0.replica.catalogue.claim_update(&slot.owned, id, &record).await {
+                Ok(true) => queue.renewed(renewed),
+                Err(Error::Unavailable { .. } | Error::Unknown { .. }) => continue,
+                Ok(false) | Err(_) => queue.renew_failed(id, retry_at(self.0.replica.clock.now())),
+            };
+            slot.changed.notify_waiters();
+            info!(slot = slot.owned.slot.0, claim = %id, "claim renewal resolved");
+            return;
+        }
     }
 
     /// Begins a renewal as soon as no other caller is changing the claim.

@@ -117,7 +117,7 @@ impl QueueHandle {
         })
     }
 
-    /// Gives a claim new terms that are durable, or may be. Returns none when the queue is closed.
+    /// Gives a claim new terms that are durable. Returns none when the queue is closed.
     pub(crate) fn renewed(&self, claim: NewClaim) -> Option<()> {
         let NewClaim { id, terms, attempt, expires, .. } = claim;
         let mut state = self.slot.lock();

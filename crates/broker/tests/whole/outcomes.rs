@@ -16,6 +16,7 @@ use angarium_storage::embedded::EmbeddedPool;
 use super::deadletters::FOR_EVER;
 use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
 use super::queue_list::filter;
+use super::recovery::take_slot_of;
 use super::{MAX_WAIT, Whole, limit, metadata, one_pool, queue, replica, terms};
 
 /// A broker whose tree and pool fail as planned.
@@ -205,6 +206,34 @@ async fn failed_renewal_leaves_an_expiring_claim() {
         faulty.whole.broker.claim_renew(&queue("q"), view.id, terms(120)).await.unwrap();
         faulty.whole.clock.advance(120_000);
         assert_eq!(faulty.whole.claim_soon(&queue("q"), 1).await, ids, "{fault:?}");
+    }
+}
+
+/// It was shown with the new terms, and a later owner found the old ones in its record.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_in_doubt_is_shown_once_it_is_known() {
+    for fault in [Fault::UnknownBefore, Fault::UnknownAfter] {
+        let faulty = faulty().await;
+        let (broker, q) = (&faulty.whole.broker, queue("q"));
+        faulty.whole.post(&q, 1, 43_200).await;
+        let (view, mut delivery_guard) = broker.claim_create(&q, terms(60), limit(1)).await.unwrap().unwrap();
+        delivery_guard.done();
+        // The commit, and all attempts to repeat it until the faults are cleared.
+        faulty.tree.next(&[fault, Fault::UnknownBefore]);
+        faulty.tree.next(&vec![Fault::NotSent; FOR_EVER]);
+        let refused = broker.claim_renew(&q, view.id, terms(600)).await.unwrap_err();
+        assert!(!refused.nothing_written(), "{fault:?}: {refused:?}");
+        let shown = async || broker.claim_get(&q, view.id).await.ok().map(|status| status.ttl);
+        assert_eq!(shown().await, Some(60), "{fault:?}");
+        // It does not end meanwhile: its record may have the new terms.
+        faulty.whole.clock.advance(61_000);
+        until(async || faulty.tree.left() < FOR_EVER - 1).await;
+        assert!(faulty.whole.claim(&q, 1, 60).await.is_empty(), "{fault:?}");
+        faulty.tree.clear();
+        until(async || shown().await == Some(600)).await;
+        take_slot_of(&faulty, "q").await;
+        until(async || shown().await.is_some()).await;
+        assert_eq!(shown().await, Some(600), "{fault:?}");
     }
 }
 
