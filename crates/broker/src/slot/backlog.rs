@@ -166,8 +166,10 @@ impl Backlog {
     }
 
     fn view(&self, is_filling: bool) -> BacklogView {
-        let is_filling = is_filling || self.is_suspended() && self.is_behind();
-        BacklogView { is_suspended: self.is_suspended(), omissions: self.omissions(), is_filling }
+        // A new owner would find no suspension before its note is durable.
+        let is_suspended = self.is_suspended() && self.noted.is_suspended;
+        let is_filling = is_filling || is_suspended && self.is_behind();
+        BacklogView { is_suspended, omissions: self.omissions(), is_filling }
     }
 
     /// Decides about the copies of one post together.

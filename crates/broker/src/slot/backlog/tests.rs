@@ -106,6 +106,17 @@ fn failed_write_counts_nothing() {
 }
 
 #[test]
+fn suspension_is_shown_once_its_note_is_durable() {
+    let mut backlog = of_queue(Overflow::Suspend, 10);
+    let note = backlog.submit_omission(&left(&[id(4)], amount(1)), at(5));
+    let shown = |backlog: &Backlog| (backlog.view(false).is_suspended, backlog.view(false).is_filling);
+    assert!(backlog.is_suspended(), "posts are left out at once");
+    assert_eq!(shown(&backlog), (false, false));
+    backlog.settle(&Change::fan_out(Vec::new(), note), true);
+    assert_eq!(shown(&backlog), (true, true));
+}
+
+#[test]
 fn suspension_with_messages_to_copy_lasts() {
     let mut backlog = of_queue(Overflow::Suspend, 10);
     let note = backlog.submit_omission(&left(&[id(4)], amount(1)), at(5));
