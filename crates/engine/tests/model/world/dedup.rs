@@ -35,7 +35,7 @@ impl World {
     pub(super) fn forget_old(&mut self) {
         self.now = self.now.plus_seconds(limits::DEDUP_SECONDS);
         let keys = self.engine.expire_dedup_ids(self.now, 3);
-        // The engine has forgotten them already, and the id of a message says nothing.
+        // The engine has forgotten them already, and needs no ids of messages.
         self.forget(keys.into_iter().map(|key| (key, MessageId::ZERO)).collect());
     }
 
