@@ -21,7 +21,7 @@ const DEAD: &str = "circle-dead";
 /// How many messages a queue gets of each one that is posted there, the other one, and the queue of dead letters.
 const COUNTS: [usize; 3] = [5, 4, 1];
 
-/// What is known of the messages of the circle.
+/// The messages of the circle: where each was posted, and where it was found.
 #[derive(Debug, Default)]
 pub(super) struct CircleHistory {
     /// For each message the number of its queue in the circle, and whether it is stored.

@@ -71,11 +71,11 @@ struct Shared {
     breaks: AtomicU64,
     /// The queues that a client has used alone. Held for the addition of one, or to take all.
     own_queues: Mutex<Vec<String>>,
-    /// What is known of the messages of the circle. Held for one change.
+    /// The messages of the circle. Held for one change.
     circle: Mutex<CircleHistory>,
     /// The address of the subscription whose terms change, once it is there.
     changing: Mutex<Option<String>>,
-    /// What is known of it. Held for one change.
+    /// Its history. Held for one change.
     changes: Mutex<ChangeHistory>,
 }
 
